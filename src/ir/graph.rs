@@ -1,0 +1,106 @@
+//! The arena: nodes in topological order, each with one value; a value is named by its node.
+
+use super::{Op, Weight};
+use crate::tensor::Fact;
+
+/// Names a node's value within its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub(super) u32);
+
+/// Names a weight within its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WeightId(pub(super) u32);
+
+impl ValueId {
+    /// Position in [`Graph::nodes`], for side tables.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One operation, its operands and what is known of its result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// What it computes.
+    pub op: Op,
+    /// Values it reads, all earlier in the graph.
+    pub args: Vec<ValueId>,
+    /// Inferred dtype and shape of the result.
+    pub fact: Fact,
+    /// Where it stands in the model, e.g. `layers.3.self_attn.q_proj`; unique within the graph, and only for people.
+    pub path: String,
+}
+
+/// A result of the graph, under its public name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Name of the feature.
+    pub name: String,
+    /// The value given out.
+    pub value: ValueId,
+}
+
+/// A static graph of one function. Built by [`Builder`](super::Builder) only, so every fact holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Graph {
+    pub(super) name: String,
+    pub(super) nodes: Vec<Node>,
+    pub(super) weights: Vec<Weight>,
+    pub(super) inputs: Vec<ValueId>,
+    pub(super) outputs: Vec<Output>,
+}
+
+impl Graph {
+    /// The function's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// All nodes in an order in which each follows its operands.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = (ValueId, &Node)> {
+        self.nodes.iter().enumerate().map(|(i, n)| (ValueId(i as u32), n))
+    }
+
+    /// The node that makes `value`.
+    pub fn node(&self, value: ValueId) -> &Node {
+        &self.nodes[value.index()]
+    }
+
+    /// Dtype and shape of `value`.
+    pub fn fact(&self, value: ValueId) -> &Fact {
+        &self.node(value).fact
+    }
+
+    /// The weight of that id.
+    pub fn weight(&self, id: WeightId) -> &Weight {
+        &self.weights[id.0 as usize]
+    }
+
+    /// The weight behind `value`, where it is a constant.
+    pub fn constant(&self, value: ValueId) -> Option<&Weight> {
+        match self.node(value).op {
+            Op::Const(id) => Some(self.weight(id)),
+            _ => None,
+        }
+    }
+
+    /// The graph's inputs in their public order.
+    pub fn inputs(&self) -> &[ValueId] {
+        &self.inputs
+    }
+
+    /// The graph's outputs in their public order.
+    pub fn outputs(&self) -> &[Output] {
+        &self.outputs
+    }
+
+    /// For each node, how many operands and outputs read its value.
+    pub fn uses(&self) -> Vec<usize> {
+        let mut uses = vec![0; self.nodes.len()];
+        let read = self.nodes.iter().flat_map(|n| &n.args).chain(self.outputs.iter().map(|o| &o.value));
+        for value in read {
+            uses[value.index()] += 1;
+        }
+        uses
+    }
+}

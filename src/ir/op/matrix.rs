@@ -1,0 +1,118 @@
+//! Products with a weight: linear layers and convolutions.
+
+use super::{FactError, float, same_dtype};
+use crate::tensor::{Fact, Shape};
+
+/// Parameters of a convolution; one entry per spatial axis.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ConvSpec {
+    /// Step of the window.
+    pub stride: Vec<usize>,
+    /// Zeros before and after.
+    pub pad: Vec<[usize; 2]>,
+    /// Channel groups; the channel count for a depthwise convolution.
+    pub groups: usize,
+}
+
+pub(super) fn linear(args: &[&Fact]) -> Result<Fact, FactError> {
+    const OP: &str = "linear";
+    let (x, weight) = match args {
+        [x, weight] | [x, weight, _] => (*x, *weight),
+        _ => return Err(FactError::Arity { op: OP, want: "2 or 3", got: args.len() }),
+    };
+    float(OP, x)?;
+    let [n, k] = weight.shape.dims() else {
+        return Err(FactError::Rank { op: OP, want: "2 (weight)", got: weight.shape.clone() });
+    };
+    for operand in &args[1..] {
+        same_dtype(OP, x, operand)?;
+    }
+    if x.shape.rank() < 2 || x.shape.dims().last() != Some(k) {
+        return Err(FactError::Shapes { op: OP, first: x.shape.clone(), second: weight.shape.clone() });
+    }
+    bias(OP, args.get(2), *n)?;
+    let mut dims = x.shape.dims().to_vec();
+    dims.pop();
+    dims.push(*n);
+    Ok(Fact { dtype: x.dtype, shape: Shape::new(dims) })
+}
+
+pub(super) fn conv(spec: &ConvSpec, args: &[&Fact]) -> Result<Fact, FactError> {
+    const OP: &str = "conv";
+    let (x, weight) = match args {
+        [x, weight] | [x, weight, _] => (*x, *weight),
+        _ => return Err(FactError::Arity { op: OP, want: "2 or 3", got: args.len() }),
+    };
+    float(OP, x)?;
+    for operand in &args[1..] {
+        same_dtype(OP, x, operand)?;
+    }
+    let (xs, ws) = (x.shape.dims(), weight.shape.dims());
+    if !(3..=4).contains(&xs.len()) {
+        return Err(FactError::Rank { op: OP, want: "3 or 4", got: x.shape.clone() });
+    }
+    let spatial = xs.len() - 2;
+    let bad = |parameter, found: String| FactError::Parameter { op: OP, parameter, found, got: x.shape.clone() };
+    if spec.stride.len() != spatial || spec.stride.contains(&0) {
+        return Err(bad("stride", format!("{:?}", spec.stride)));
+    }
+    if spec.pad.len() != spatial {
+        return Err(bad("pad", format!("{:?}", spec.pad)));
+    }
+    let shapes = || FactError::Shapes { op: OP, first: x.shape.clone(), second: weight.shape.clone() };
+    if ws.len() != xs.len() {
+        return Err(shapes());
+    }
+    if spec.groups == 0 || !xs[1].is_multiple_of(spec.groups) || !ws[0].is_multiple_of(spec.groups) {
+        return Err(bad("groups", spec.groups.to_string()));
+    }
+    if ws[1] != xs[1] / spec.groups {
+        return Err(shapes());
+    }
+    bias(OP, args.get(2), ws[0])?;
+    let mut dims = vec![xs[0], ws[0]];
+    for axis in 0..spatial {
+        let padded = xs[axis + 2].saturating_add(spec.pad[axis][0]).saturating_add(spec.pad[axis][1]);
+        let room = padded.checked_sub(ws[axis + 2]).ok_or_else(shapes)?;
+        dims.push(room / spec.stride[axis] + 1);
+    }
+    Ok(Fact { dtype: x.dtype, shape: Shape::new(dims) })
+}
+
+fn bias(op: &'static str, bias: Option<&&Fact>, want: usize) -> Result<(), FactError> {
+    match bias {
+        Some(b) if b.shape.dims() != [want] => {
+            Err(FactError::Shapes { op, first: b.shape.clone(), second: [want].into() })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::DType;
+
+    fn f(dims: &[usize]) -> Fact {
+        Fact::new(DType::F32, Shape::new(dims))
+    }
+
+    #[test]
+    fn linear_shapes() {
+        assert_eq!(linear(&[&f(&[1, 7, 3]), &f(&[5, 3]), &f(&[5])]).unwrap(), f(&[1, 7, 5]));
+        assert!(linear(&[&f(&[1, 7, 4]), &f(&[5, 3])]).is_err());
+        assert!(linear(&[&f(&[1, 7, 3]), &f(&[5, 3]), &f(&[4])]).is_err());
+        assert!(linear(&[&f(&[3]), &f(&[5, 3])]).is_err());
+    }
+
+    #[test]
+    fn conv_shapes() {
+        let spec = ConvSpec { stride: vec![2, 2], pad: vec![[1, 1], [1, 1]], groups: 1 };
+        assert_eq!(conv(&spec, &[&f(&[1, 1, 8, 6]), &f(&[4, 1, 3, 3])]).unwrap(), f(&[1, 4, 4, 3]));
+        let depthwise = ConvSpec { stride: vec![1], pad: vec![[4, 0]], groups: 6 };
+        assert_eq!(conv(&depthwise, &[&f(&[1, 6, 9]), &f(&[6, 1, 5])]).unwrap(), f(&[1, 6, 9]));
+        assert!(conv(&depthwise, &[&f(&[1, 6, 9]), &f(&[6, 2, 5])]).is_err());
+        let narrow = ConvSpec { stride: vec![1], pad: vec![[0, 0]], groups: 1 };
+        assert!(conv(&narrow, &[&f(&[1, 1, 2]), &f(&[1, 1, 5])]).is_err());
+    }
+}

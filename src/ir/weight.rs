@@ -1,0 +1,276 @@
+//! Weights as references: where the values come from, and the edits that are applied while they stream to disk.
+//!
+//! An edit list is part of the graph's text; values are not. So graphs print small, and two graphs with the same text
+//! over the same checkpoint have the same bytes.
+
+use super::op::{FactError, check_rank};
+use crate::tensor::{DType, Fact, Shape};
+
+/// Most numbers a [`Source::Literal`] may hold; anything larger belongs to a tensor or a [`Table`].
+pub const LITERAL_MAX: usize = 16;
+
+/// Where a weight's values start.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// A tensor of the weight source. Floats of any stored dtype are read widened to f32, integers as they are.
+    Tensor(String),
+    /// Numbers written out in the graph.
+    Literal(Vec<f64>),
+    /// Numbers computed from a few parameters, in f64.
+    Table(Table),
+}
+
+/// A constant that a formula gives.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Table {
+    /// `[1, 1, tokens, keys]`: 0 where key `t - d` exists, `value` where it lies before the first token.
+    CausalBand {
+        /// Query tokens `t`.
+        tokens: usize,
+        /// Keys a query sees, its own (`d = 0`) included.
+        keys: usize,
+        /// What is added to the logit of an absent key.
+        value: f64,
+    },
+}
+
+/// One change of a weight's values, shape or dtype.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Edit {
+    /// Every value times a number.
+    Scale(f64),
+    /// Row `r` (axis 0) times `factor * softplus(v[r % len(v)])`, where `v` is the tensor of that name.
+    ScaleRowsSoftplus {
+        /// Name of `v` in the weight source.
+        tensor: String,
+        /// Its length, which divides the number of rows.
+        period: usize,
+        /// Number that every row is scaled by besides.
+        factor: f64,
+    },
+    /// One number becomes a vector of `n` equal ones.
+    Repeat(usize),
+    /// From a projection `[n, k]` to `[positions, n]`: row `p` is the projection of the sinusoid at `p + offset`,
+    /// which is `[sin | cos]` over `k / 2` timescales from 1 to 10000; zero where `p + offset` is negative.
+    ProjectSinusoid {
+        /// How many relative positions.
+        positions: usize,
+        /// Position of the first row.
+        offset: i64,
+    },
+    /// Row `r` of a matrix, as a vector.
+    Row(usize),
+    /// Axes in another order.
+    Transpose(Vec<usize>),
+    /// The same values under another shape.
+    Reshape(Shape),
+    /// To another float dtype; a value that has no finite counterpart there is an error.
+    Cast(DType),
+    /// To another float dtype; a value beyond its finite range becomes the end of the range. For clamp bounds, where
+    /// that is the same clamp.
+    Saturate(DType),
+}
+
+impl Edit {
+    /// Its name in text and messages.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Edit::Scale(_) => "scale",
+            Edit::ScaleRowsSoftplus { .. } => "scale_rows_softplus",
+            Edit::Repeat(_) => "repeat",
+            Edit::ProjectSinusoid { .. } => "project_sinusoid",
+            Edit::Row(_) => "row",
+            Edit::Transpose(_) => "transpose",
+            Edit::Reshape(_) => "reshape",
+            Edit::Cast(_) => "cast",
+            Edit::Saturate(_) => "saturate",
+        }
+    }
+
+    fn apply(&self, from: &Fact) -> Result<Fact, FactError> {
+        let op = self.name();
+        let dims = from.shape.dims();
+        let rank = |want| FactError::Rank { op, want, got: from.shape.clone() };
+        let parameter =
+            |parameter, found: String| FactError::Parameter { op, parameter, found, got: from.shape.clone() };
+        if !from.dtype.is_float() && !matches!(self, Edit::Reshape(_)) {
+            return Err(FactError::DType { op, want: "floats", got: from.dtype });
+        }
+        let shaped = |shape: Shape| Fact { dtype: from.dtype, shape };
+        Ok(match self {
+            Edit::Scale(factor) if !factor.is_finite() => return Err(parameter("factor", factor.to_string())),
+            Edit::Scale(_) => from.clone(),
+            Edit::ScaleRowsSoftplus { period, factor, .. } => {
+                let rows = *dims.first().ok_or_else(|| rank("1 or more"))?;
+                if *period == 0 || !rows.is_multiple_of(*period) {
+                    return Err(parameter("period", period.to_string()));
+                }
+                if !factor.is_finite() || *factor <= 0.0 {
+                    return Err(parameter("factor", factor.to_string()));
+                }
+                from.clone()
+            }
+            Edit::Repeat(n) if dims.is_empty() => shaped([*n].into()),
+            Edit::Repeat(_) => return Err(rank("0")),
+            Edit::ProjectSinusoid { positions, .. } => match dims {
+                [n, k] if k.is_multiple_of(2) => shaped([*positions, *n].into()),
+                _ => return Err(rank("2, the last axis even")),
+            },
+            Edit::Row(r) => match dims {
+                [n, k] if r < n => shaped([*k].into()),
+                [_, _] => return Err(parameter("index", r.to_string())),
+                _ => return Err(rank("2")),
+            },
+            Edit::Transpose(perm) => {
+                shaped(super::op::permuted(perm, &from.shape).ok_or_else(|| parameter("perm", format!("{perm:?}")))?)
+            }
+            Edit::Reshape(shape) if shape.checked_elements() == from.shape.checked_elements() => shaped(shape.clone()),
+            Edit::Reshape(shape) => {
+                return Err(FactError::Shapes { op, first: from.shape.clone(), second: shape.clone() });
+            }
+            Edit::Cast(DType::F32) if from.dtype != DType::F32 => {
+                return Err(FactError::DType { op, want: "a narrower dtype than the operand's", got: DType::F32 });
+            }
+            Edit::Cast(dtype @ (DType::F32 | DType::F16)) | Edit::Saturate(dtype @ (DType::F32 | DType::F16)) => {
+                Fact { dtype: *dtype, shape: from.shape.clone() }
+            }
+            Edit::Cast(dtype) | Edit::Saturate(dtype) => {
+                return Err(FactError::DType { op, want: "f32 or f16", got: *dtype });
+            }
+        })
+    }
+}
+
+/// A constant: a source, the edits on it, and the fact of the result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Weight {
+    source: Source,
+    start: Fact,
+    edits: Vec<Edit>,
+    fact: Fact,
+}
+
+impl Weight {
+    /// A tensor of the weight source; `stored` is its fact there.
+    ///
+    /// # Errors
+    /// It has more axes than a value may have, or no element.
+    pub fn tensor(name: impl Into<String>, stored: &Fact) -> Result<Weight, FactError> {
+        let dtype = if stored.dtype.is_float() { DType::F32 } else { stored.dtype };
+        Self::start(Source::Tensor(name.into()), Fact { dtype, shape: stored.shape.clone() })
+    }
+
+    /// One f32 number.
+    pub fn scalar(value: f64) -> Weight {
+        let fact = Fact::new(DType::F32, Shape::scalar());
+        Weight { source: Source::Literal(vec![value]), start: fact.clone(), edits: Vec::new(), fact }
+    }
+
+    /// Numbers written out; `fact` says their dtype and shape.
+    ///
+    /// # Errors
+    /// More than [`LITERAL_MAX`] numbers, or not as many as the shape has elements.
+    pub fn literal(values: Vec<f64>, fact: Fact) -> Result<Weight, FactError> {
+        if values.len() > LITERAL_MAX || values.len() != fact.shape.elements() {
+            let found = format!("of {} numbers", values.len());
+            return Err(FactError::Parameter { op: "const", parameter: "literal", found, got: fact.shape });
+        }
+        Self::start(Source::Literal(values), fact)
+    }
+
+    /// A computed constant, in f32.
+    ///
+    /// # Errors
+    /// It would have no element.
+    pub fn table(table: Table) -> Result<Weight, FactError> {
+        let shape = match &table {
+            Table::CausalBand { tokens, keys, .. } => Shape::from([1, 1, *tokens, *keys]),
+        };
+        Self::start(Source::Table(table), Fact { dtype: DType::F32, shape })
+    }
+
+    fn start(source: Source, fact: Fact) -> Result<Weight, FactError> {
+        check_rank("const", &fact.shape)?;
+        Ok(Weight { source, start: fact.clone(), edits: Vec::new(), fact })
+    }
+
+    /// The same weight with one more edit.
+    ///
+    /// # Errors
+    /// The edit does not fit what the weight is by then.
+    pub fn edit(mut self, edit: Edit) -> Result<Weight, FactError> {
+        self.fact = edit.apply(&self.fact)?;
+        check_rank(edit.name(), &self.fact.shape)?;
+        self.edits.push(edit);
+        Ok(self)
+    }
+
+    /// Where the values start.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Dtype and shape before any edit.
+    pub fn source_fact(&self) -> &Fact {
+        &self.start
+    }
+
+    /// The edits, first to last.
+    pub fn edits(&self) -> &[Edit] {
+        &self.edits
+    }
+
+    /// Dtype and shape of the result.
+    pub fn fact(&self) -> &Fact {
+        &self.fact
+    }
+
+    /// The tensor's name, or what else the values are, for messages.
+    pub fn origin(&self) -> &str {
+        match &self.source {
+            Source::Tensor(name) => name,
+            Source::Literal(_) => "(literal)",
+            Source::Table(Table::CausalBand { .. }) => "(causal band)",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matrix() -> Weight {
+        Weight::tensor("w", &Fact::new(DType::BF16, [6, 4])).unwrap()
+    }
+
+    #[test]
+    fn edits_carry_the_fact_along() {
+        let w = matrix()
+            .edit(Edit::ScaleRowsSoftplus { tensor: "s".into(), period: 3, factor: 2.0 })
+            .and_then(|w| w.edit(Edit::Transpose(vec![1, 0])))
+            .and_then(|w| w.edit(Edit::Cast(DType::F16)))
+            .unwrap();
+        assert_eq!(w.fact(), &Fact::new(DType::F16, [4, 6]));
+        let k = matrix().edit(Edit::ProjectSinusoid { positions: 12, offset: 0 }).unwrap();
+        assert_eq!(k.fact(), &Fact::new(DType::F32, [12, 6]));
+        assert_eq!(k.edit(Edit::Row(11)).unwrap().fact(), &Fact::new(DType::F32, [6]));
+    }
+
+    #[test]
+    fn edits_that_do_not_fit() {
+        for edit in [
+            Edit::ScaleRowsSoftplus { tensor: "s".into(), period: 4, factor: 1.0 },
+            Edit::ScaleRowsSoftplus { tensor: "s".into(), period: 3, factor: -1.0 },
+            Edit::Scale(f64::NAN),
+            Edit::Repeat(3),
+            Edit::Row(6),
+            Edit::Transpose(vec![0, 0]),
+            Edit::Reshape([5, 5].into()),
+            Edit::Cast(DType::BF16),
+        ] {
+            assert!(matrix().edit(edit.clone()).is_err(), "{edit:?}");
+        }
+        assert!(Weight::literal(vec![0.0; 17], Fact::new(DType::F32, [17])).is_err());
+        assert!(Weight::tensor("r6", &Fact::new(DType::F32, [1, 1, 1, 1, 1, 1])).is_err());
+    }
+}

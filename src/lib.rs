@@ -1,0 +1,14 @@
+//! Turns published model weights into static graphs that Apple hardware runs well, and proves what it wrote.
+//!
+//! Data flows one way; the modules below are listed in that order, and a module imports only those above it in level
+//! (a test reads the sources and enforces it):
+//!
+//! ```text
+//! checkpoint -> model authoring -> graph -> passes -> (validate) -> emit / evaluate -> bundle -> gate -> provenance
+//! ```
+
+pub mod digest;
+pub mod tensor;
+
+pub mod ir;
+pub mod validate;

@@ -1,0 +1,3 @@
+//! The `eg2-convert` command.
+
+fn main() {}
