@@ -78,10 +78,7 @@ impl Graph {
 
     /// The weight behind `value`, where it is a constant.
     pub fn constant(&self, value: ValueId) -> Option<&Weight> {
-        match self.node(value).op {
-            Op::Const(id) => Some(self.weight(id)),
-            _ => None,
-        }
+        if let Op::Const(id) = self.node(value).op { Some(self.weight(id)) } else { None }
     }
 
     /// The graph's inputs in their public order.

@@ -70,10 +70,8 @@ impl<'a> Materializer<'a> {
         let mut bytes = Vec::new();
         self.blocks(weight, |start, block| {
             bytes.clear();
-            let narrowed = match fact.dtype {
-                DType::F16 => narrow_f16(block, &mut bytes),
-                _ => bytes_of_f32(block, &mut bytes),
-            };
+            let narrowed =
+                if fact.dtype == DType::F16 { narrow_f16(block, &mut bytes) } else { bytes_of_f32(block, &mut bytes) };
             narrowed.map_err(|bad| not_representable(weight, &place, start, bad))?;
             sink(&bytes).map_err(MaterializeError::Sink)
         })
