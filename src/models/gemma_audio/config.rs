@@ -1,0 +1,283 @@
+//! `config.json` of a checkpoint: the numbers the tower is built from, and what the static graph refuses.
+
+use serde_json::{Map, Value};
+
+/// Architectural numbers of the audio tower and `embed_audio`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AudioConfig {
+    /// Width of the tower.
+    pub hidden: usize,
+    /// Conformer layers.
+    pub layers: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Output channels of the two subsampling convolutions.
+    pub conv_channels: [usize; 2],
+    /// Taps of the light convolution.
+    pub conv_kernel: usize,
+    /// Scale of a feed forward's result before the residual is added.
+    pub residual_weight: f64,
+    /// Tokens of one attention block of the published implementation; fixes where its relative positions start.
+    pub chunk: usize,
+    /// The published left context; a query sees one key fewer, its own included.
+    pub context_left: usize,
+    /// Soft cap of the attention logits.
+    pub logit_cap: f64,
+    /// Whether linears clamp their input and output.
+    pub clipped: bool,
+    /// eps of the norms that take it from the config.
+    pub eps: f64,
+    /// Width of the tower's output, which `embed_audio` projects.
+    pub output_dims: usize,
+    /// Width of a soft token: the text model's.
+    pub text_hidden: usize,
+    /// Keys that `config.json` left to the published default.
+    pub assumed: Vec<String>,
+}
+
+/// A config that cannot be used. `file` is the config's name, `key` the path of the entry.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "file, key, found and expected are what they say")]
+pub enum ConfigError {
+    #[error("{file} is not JSON")]
+    Json { file: String, source: serde_json::Error },
+    #[error("{file} has no audio_config, so the checkpoint has no audio tower")]
+    NoAudio { file: String },
+    #[error("{file}: {key} is {found}, expected {expected}")]
+    Value { file: String, key: String, found: String, expected: String },
+    #[error("{file}: {key} is {found}, which a static graph cannot honour; it takes {expected}")]
+    Unsupported { file: String, key: String, found: String, expected: String },
+}
+
+/// Norms inside feed forwards and around attention keep this eps whatever the config says, as published.
+pub const FIXED_EPS: f64 = 1e-6;
+
+/// Largest width, channel or layer count taken from a config: far above any model, far below what would exhaust memory.
+const MAX_EXTENT: u64 = 1 << 17;
+
+impl AudioConfig {
+    /// The published EmbeddingGemma 2: 12 layers of 1024, soft tokens of 512.
+    pub fn embedding_gemma2() -> AudioConfig {
+        AudioConfig {
+            hidden: 1024,
+            layers: 12,
+            heads: 8,
+            conv_channels: [128, 32],
+            conv_kernel: 5,
+            residual_weight: 0.5,
+            chunk: 12,
+            context_left: 13,
+            logit_cap: 50.0,
+            clipped: true,
+            eps: 1e-6,
+            output_dims: 1536,
+            text_hidden: 512,
+            assumed: Vec::new(),
+        }
+    }
+
+    /// Reads `text`, the content of the config file named `file`.
+    ///
+    /// # Errors
+    /// Not JSON, no audio tower, an entry of another kind, or one that a static graph cannot honour.
+    pub fn parse(text: &str, file: &str) -> Result<AudioConfig, ConfigError> {
+        let json: Value =
+            serde_json::from_str(text).map_err(|source| ConfigError::Json { file: file.into(), source })?;
+        let Some(audio) = json.get("audio_config").and_then(Value::as_object) else {
+            return Err(ConfigError::NoAudio { file: file.into() });
+        };
+        let mut audio = Section { file, name: "audio_config", map: audio, assumed: Vec::new() };
+        let published = Self::embedding_gemma2();
+        let config = AudioConfig {
+            hidden: audio.count("hidden_size", published.hidden)?,
+            layers: audio.count("num_hidden_layers", published.layers)?,
+            heads: audio.count("num_attention_heads", published.heads)?,
+            conv_channels: audio.pair("subsampling_conv_channels", published.conv_channels)?,
+            conv_kernel: audio.count("conv_kernel_size", published.conv_kernel)?,
+            residual_weight: audio.number("residual_weight", published.residual_weight)?,
+            chunk: audio.count("attention_chunk_size", published.chunk)?,
+            context_left: audio.count("attention_context_left", published.context_left)?,
+            logit_cap: audio.number("attention_logit_cap", published.logit_cap)?,
+            clipped: audio.flag("use_clipped_linears", published.clipped)?,
+            eps: audio.number("rms_norm_eps", published.eps)?,
+            output_dims: audio.count("output_proj_dims", published.output_dims)?,
+            text_hidden: text_hidden(&json, file)?,
+            assumed: Vec::new(),
+        };
+        audio.honour(&config)?;
+        Ok(AudioConfig { assumed: audio.assumed, ..config })
+    }
+
+    /// Width of one attention head.
+    pub fn head_dim(&self) -> usize {
+        self.hidden / self.heads.max(1)
+    }
+
+    /// Keys a query sees: itself and those just before it.
+    pub fn keys(&self) -> usize {
+        self.context_left - 1
+    }
+
+    /// Position whose sinusoid belongs to the query's own key: 0 wherever a block is as long as the horizon.
+    ///
+    /// The published relative shift counts positions down from half the block's context, which is the distance
+    /// itself only when block and horizon are equal.
+    pub fn first_position(&self) -> i64 {
+        let horizon = self.context_left as i64 - 1;
+        (self.chunk as i64 + horizon) / 2 - horizon
+    }
+}
+
+fn text_hidden(json: &Value, file: &str) -> Result<usize, ConfigError> {
+    let empty = Map::new();
+    let map = json.get("text_config").and_then(Value::as_object).unwrap_or(&empty);
+    let mut text = Section { file, name: "text_config", map, assumed: Vec::new() };
+    match map.get("hidden_size") {
+        Some(_) => text.count("hidden_size", 0),
+        None => Err(text.wrong("hidden_size", "absent".into(), "the width of the text model")),
+    }
+}
+
+/// One object of the config, with the default of every key it lacks noted.
+struct Section<'a> {
+    file: &'a str,
+    name: &'a str,
+    map: &'a Map<String, Value>,
+    assumed: Vec<String>,
+}
+
+impl Section<'_> {
+    fn get(&mut self, key: &str) -> Option<&Value> {
+        let value = self.map.get(key).filter(|v| !v.is_null());
+        if value.is_none() {
+            self.assumed.push(format!("{}.{key}", self.name));
+        }
+        value
+    }
+
+    fn wrong(&self, key: &str, found: String, expected: &str) -> ConfigError {
+        let key = format!("{}.{key}", self.name);
+        ConfigError::Value { file: self.file.into(), key, found, expected: expected.into() }
+    }
+
+    fn count(&mut self, key: &str, default: usize) -> Result<usize, ConfigError> {
+        let Some(value) = self.get(key).cloned() else { return Ok(default) };
+        match value.as_u64() {
+            Some(n) if (1..=MAX_EXTENT).contains(&n) => Ok(n as usize),
+            _ => Err(self.wrong(key, value.to_string(), &format!("a whole number from 1 to {MAX_EXTENT}"))),
+        }
+    }
+
+    fn number(&mut self, key: &str, default: f64) -> Result<f64, ConfigError> {
+        let Some(value) = self.get(key).cloned() else { return Ok(default) };
+        match value.as_f64() {
+            Some(x) if x.is_finite() && x > 0.0 => Ok(x),
+            _ => Err(self.wrong(key, value.to_string(), "a positive number")),
+        }
+    }
+
+    fn flag(&mut self, key: &str, default: bool) -> Result<bool, ConfigError> {
+        let Some(value) = self.get(key).cloned() else { return Ok(default) };
+        value.as_bool().ok_or_else(|| self.wrong(key, value.to_string(), "true or false"))
+    }
+
+    fn pair(&mut self, key: &str, default: [usize; 2]) -> Result<[usize; 2], ConfigError> {
+        let Some(value) = self.get(key).cloned() else { return Ok(default) };
+        let counts = value.as_array().map(|items| {
+            items.iter().filter_map(Value::as_u64).filter(|n| (1..=MAX_EXTENT).contains(n)).collect::<Vec<_>>()
+        });
+        match (counts.as_deref(), value.as_array().map(Vec::len)) {
+            (Some([a, b]), Some(2)) => Ok([*a as usize, *b as usize]),
+            _ => Err(self.wrong(key, value.to_string(), &format!("two whole numbers from 1 to {MAX_EXTENT}"))),
+        }
+    }
+
+    /// Refuses by name what the graph has no form for.
+    fn honour(&mut self, config: &AudioConfig) -> Result<(), ConfigError> {
+        let refuse = |key: &str, found: String, expected: &str| {
+            let key = format!("{}.{key}", self.name);
+            Err(ConfigError::Unsupported { file: self.file.into(), key, found, expected: expected.into() })
+        };
+        match self.map.get("hidden_act") {
+            None => {}
+            Some(Value::String(act)) if act == "silu" || act == "swish" => {}
+            Some(other) => return refuse("hidden_act", other.to_string(), "\"silu\""),
+        }
+        match self.map.get("attention_context_right") {
+            None => {}
+            Some(right) if right.as_u64() == Some(0) => {}
+            Some(right) => return refuse("attention_context_right", right.to_string(), "0 (causal)"),
+        }
+        // The published clamp against exploding values; at 65504 and above it changes no finite fp16 value.
+        match self.map.get("gradient_clipping") {
+            None => {}
+            Some(clip) if clip.as_f64().is_some_and(|c| c >= 65504.0) => {}
+            Some(clip) => return refuse("gradient_clipping", clip.to_string(), "65504 or more"),
+        }
+        if !config.hidden.is_multiple_of(config.heads) {
+            let expected = format!("a divisor of hidden_size {}", config.hidden);
+            return Err(self.wrong("num_attention_heads", config.heads.to_string(), &expected));
+        }
+        if !config.hidden.is_multiple_of(2) {
+            return refuse("hidden_size", config.hidden.to_string(), "an even width (sinusoid halves)");
+        }
+        if config.context_left < 2 {
+            return refuse("attention_context_left", config.context_left.to_string(), "2 or more (one key)");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn parse(change: impl FnOnce(&mut Value)) -> Result<AudioConfig, ConfigError> {
+        let mut json = json!({
+            "audio_config": {
+                "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+                "subsampling_conv_channels": [128, 8], "output_proj_dims": 96,
+                "attention_context_right": 0, "hidden_act": "silu", "gradient_clipping": 1e10
+            },
+            "text_config": { "hidden_size": 32 }
+        });
+        change(&mut json);
+        AudioConfig::parse(&json.to_string(), "config.json")
+    }
+
+    fn refused(key: &str, value: Value) -> String {
+        parse(|j| j["audio_config"][key] = value).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn reads_and_notes_what_was_assumed() {
+        let config = parse(|_| ()).unwrap();
+        assert_eq!((config.hidden, config.layers, config.text_hidden, config.conv_channels), (64, 2, 32, [128, 8]));
+        assert_eq!((config.keys(), config.first_position(), config.head_dim()), (12, 0, 16));
+        assert!(config.assumed.contains(&"audio_config.conv_kernel_size".to_string()));
+        assert!(!config.assumed.contains(&"audio_config.hidden_size".to_string()));
+    }
+
+    #[test]
+    fn another_block_length_moves_the_positions() {
+        let config = parse(|j| j["audio_config"]["attention_chunk_size"] = json!(16)).unwrap();
+        assert_eq!(config.first_position(), 2);
+        let config = parse(|j| j["audio_config"]["attention_chunk_size"] = json!(8)).unwrap();
+        assert_eq!(config.first_position(), -2);
+    }
+
+    #[test]
+    fn refuses_by_name() {
+        insta::assert_snapshot!(refused("attention_context_right", json!(4)), @"config.json: audio_config.attention_context_right is 4, which a static graph cannot honour; it takes 0 (causal)");
+        insta::assert_snapshot!(refused("hidden_act", json!("gelu")), @r#"config.json: audio_config.hidden_act is "gelu", which a static graph cannot honour; it takes "silu""#);
+        insta::assert_snapshot!(refused("gradient_clipping", json!(100.0)), @"config.json: audio_config.gradient_clipping is 100.0, which a static graph cannot honour; it takes 65504 or more");
+        insta::assert_snapshot!(refused("num_attention_heads", json!(5)), @"config.json: audio_config.num_attention_heads is 5, expected a divisor of hidden_size 64");
+        insta::assert_snapshot!(refused("num_hidden_layers", json!(0)), @"config.json: audio_config.num_hidden_layers is 0, expected a whole number from 1 to 131072");
+        insta::assert_snapshot!(refused("subsampling_conv_channels", json!([128])), @"config.json: audio_config.subsampling_conv_channels is [128], expected two whole numbers from 1 to 131072");
+        insta::assert_snapshot!(refused("rms_norm_eps", json!("x")), @r#"config.json: audio_config.rms_norm_eps is "x", expected a positive number"#);
+        insta::assert_snapshot!(refused("attention_context_left", json!(1)), @"config.json: audio_config.attention_context_left is 1, which a static graph cannot honour; it takes 2 or more (one key)");
+        insta::assert_snapshot!(parse(|j| j["audio_config"] = Value::Null).unwrap_err(), @"config.json has no audio_config, so the checkpoint has no audio tower");
+        insta::assert_snapshot!(parse(|j| j["text_config"] = Value::Null).unwrap_err(), @"config.json: text_config.hidden_size is absent, expected the width of the text model");
+    }
+}
