@@ -1,0 +1,21 @@
+//! Published weights on disk: safetensors files and shards, where to look for them, and the ledger of what was read.
+//!
+//! Level 1: a [`Checkpoint`] is a [`WeightSource`](crate::tensor::WeightSource). Values are read by position, not
+//! through a memory map: a file cut short under a map ends the process with a signal instead of an error, and every page
+//! touched would count against the 400 MiB a conversion may use.
+
+mod error;
+mod file;
+mod header;
+mod locate;
+mod open;
+mod scope;
+mod synthetic;
+mod write;
+
+pub use error::CheckpointError;
+pub use locate::{LocateEnv, NotFound, locate};
+pub use open::Checkpoint;
+pub use scope::{Consumption, Ledger, Scalar, Scope, ScopeError, Tensor};
+pub use synthetic::Synthetic;
+pub use write::{Named, write_safetensors};

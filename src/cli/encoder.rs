@@ -1,0 +1,116 @@
+//! `eg2-convert encoder`.
+
+use super::failure::{Exit, Failure};
+use super::progress::Bar;
+use super::table::{Table, bytes, thousands};
+use super::{Common, Report};
+use crate::checkpoint::{LocateEnv, locate};
+use crate::models::gemma_audio::Bucket;
+use crate::passes::Precision;
+use crate::pipeline::{Converted, Destination, EncoderOptions, Origin, PipelineError, encoder};
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Revision of google/embeddinggemma-2 that the goldens and gates belong to.
+const PINNED_REVISION: &str = "914f7f89";
+
+/// Convert the audio tower and embed_audio of EmbeddingGemma 2 (or any Gemma 4 with audio)
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  eg2-convert encoder --bucket 3000\n  eg2-convert encoder --bucket 3000 --synthetic")]
+pub struct Opts {
+    /// Static length in frames of 10 ms; four frames make one soft token
+    #[arg(long, default_value_t = 3000)]
+    bucket: usize,
+    /// Floats the graph stores, computes and exchanges
+    #[arg(long, value_enum, default_value_t = PrecisionArg::Fp16)]
+    precision: PrecisionArg,
+    /// A safetensors file, a folder of shards, or a Hugging Face snapshot [default: $EG2_CHECKPOINT, then
+    /// ./model.safetensors, then the Hugging Face cache]
+    #[arg(long, value_name = "PATH", conflicts_with = "synthetic")]
+    checkpoint: Option<PathBuf>,
+    /// Seeded weights of the real shapes, or of those of --config, in place of a checkpoint
+    #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "0")]
+    synthetic: Option<u64>,
+    /// A config.json in place of the checkpoint's own
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Folder that takes the artefact and its record
+    #[arg(long, value_name = "DIR", default_value = "out")]
+    out: PathBuf,
+    /// Replace another artefact of the same name
+    #[arg(long)]
+    force: bool,
+    /// Author, check and count, but write nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum PrecisionArg {
+    Fp16,
+    Fp32,
+}
+
+/// Runs the job and tells what it made.
+pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
+    let bucket = Bucket::new(opts.bucket).map_err(|e| Failure::new(Exit::Usage, &e))?;
+    let origin = match opts.synthetic {
+        Some(seed) => Origin::Synthetic(seed),
+        None => {
+            let found = locate(opts.checkpoint.as_deref(), &LocateEnv::from_process(), PINNED_REVISION);
+            Origin::Checkpoint(found.map_err(|e| Failure::new(Exit::BadInput, &e))?)
+        }
+    };
+    let precision = match opts.precision {
+        PrecisionArg::Fp16 => Precision::Fp16,
+        PrecisionArg::Fp32 => Precision::Fp32,
+    };
+    let options = EncoderOptions { origin, config: opts.config, bucket, precision };
+    let to = Destination { folder: opts.out, name: options.name(), force: opts.force, dry_run: opts.dry_run };
+    let started = Instant::now();
+    let bar = Bar::new(common);
+    let converted = encoder(&options, &to, &bar).map_err(|e| failure(&e))?;
+    drop(bar);
+    Ok(report(&converted, started.elapsed().as_secs_f64()))
+}
+
+/// The exit code of each stage's error.
+pub(super) fn failure(error: &PipelineError) -> Failure {
+    let exit = match error {
+        PipelineError::Checkpoint(_)
+        | PipelineError::Config(_)
+        | PipelineError::NoConfig { .. }
+        | PipelineError::Author(_)
+        | PipelineError::Precision(_)
+        | PipelineError::Io(_) => Exit::BadInput,
+        PipelineError::Mil(e) if e.is_bad_input() => Exit::BadInput,
+        PipelineError::Bundle(e) if e.is_destination() => Exit::Usage,
+        PipelineError::Bundle(_) => Exit::CheckFailed,
+        PipelineError::Invalid(_) => Exit::Unsupported,
+        PipelineError::Mil(_) | PipelineError::Record(_) | PipelineError::Hashing => Exit::Bug,
+    };
+    Failure::new(exit, error)
+}
+
+fn report(converted: &Converted, seconds: f64) -> Report {
+    let mut table = Table::default();
+    table.row("artefact", converted.path.display()).row("outcome", converted.outcome);
+    if let Some(record) = &converted.record {
+        let total: u64 = record.artefact.files.iter().map(|f| f.bytes).sum();
+        table.row("size", bytes(total)).row("digest root", record.artefact.digest_root);
+        for not_run in &record.not_run {
+            table.row(not_run.name, format!("not run ({})", not_run.reason));
+        }
+    }
+    table.row("seconds", format!("{seconds:.1}"));
+    let json = json!({
+        "artefact": converted.path,
+        "outcome": converted.outcome,
+        "seconds": seconds,
+        "graph": converted.graph,
+        "record": converted.record,
+    });
+    let _ = thousands(0);
+    Report { text: table.render(), json }
+}

@@ -1,0 +1,126 @@
+//! The command line: one file per subcommand, each an `Opts` and a `run`.
+//!
+//! stdout is the result, a short table or exactly one JSON object; stderr is progress and log. Level 9.
+
+mod encoder;
+mod failure;
+mod inspect;
+mod progress;
+mod run;
+mod table;
+
+pub use failure::{Exit, Failure};
+
+use clap::{Parser, Subcommand};
+use serde_json::Value;
+use std::io::Write;
+
+/// Turns published model weights into static graphs for Apple hardware, and proves what it wrote.
+#[derive(Debug, Parser)]
+#[command(name = "eg2-convert", version, max_term_width = 100, after_help = Exit::HELP)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Options every subcommand takes.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// Print exactly one JSON object on stdout, errors included
+    #[arg(long, global = true)]
+    json: bool,
+    /// Say nothing on stderr but errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Say more on stderr; twice for everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Encoder(encoder::Opts),
+    Inspect(inspect::Opts),
+    Run(run::Opts),
+}
+
+/// What a subcommand found, for people and for programs.
+struct Report {
+    text: String,
+    json: Value,
+}
+
+/// Parses `args`, runs the subcommand, prints its result, and says how the process should end.
+pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
+    let args: Vec<_> = args.into_iter().collect();
+    let wants_json = args.iter().any(|a| a == "--json");
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) if !error.use_stderr() => {
+            let _ = error.print();
+            return Exit::Done;
+        }
+        Err(error) => return usage(&error, wants_json),
+    };
+    log_to_stderr(&cli.common);
+    let result = match cli.command {
+        Command::Encoder(opts) => encoder::run(opts, &cli.common),
+        Command::Inspect(opts) => inspect::run(opts),
+        Command::Run(opts) => run::run(opts, &cli.common),
+    };
+    match result {
+        Ok(report) => {
+            let text = if cli.common.json { pretty(&report.json) } else { report.text };
+            match std::io::stdout().write_all(text.as_bytes()) {
+                Ok(()) => Exit::Done,
+                // Whoever read the table has seen enough of it.
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Done,
+                Err(_) => Exit::Bug,
+            }
+        }
+        Err(failure) => report_failure(&failure, cli.common.json),
+    }
+}
+
+fn report_failure(failure: &Failure, json: bool) -> Exit {
+    if json {
+        let _ = std::io::stdout().write_all(pretty(&failure.json()).as_bytes());
+    } else {
+        let _ = std::io::stderr().write_all(failure.text().as_bytes());
+    }
+    failure.exit
+}
+
+fn usage(error: &clap::Error, json: bool) -> Exit {
+    if json {
+        let message = error.to_string();
+        let first = message.lines().next().unwrap_or_default().trim_start_matches("error: ").to_string();
+        return report_failure(&Failure::usage(first), true);
+    }
+    let _ = error.print();
+    Exit::Usage
+}
+
+fn pretty(value: &Value) -> String {
+    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn log_to_stderr(common: &Common) {
+    let level = match (common.quiet, common.verbose) {
+        (true, _) => tracing::Level::ERROR,
+        (false, 0) => tracing::Level::WARN,
+        (false, 1) => tracing::Level::INFO,
+        (false, _) => tracing::Level::DEBUG,
+    };
+    let _ = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false)
+        .with_ansi(std::env::var_os("NO_COLOR").is_none() && std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .try_init();
+}

@@ -1,0 +1,71 @@
+//! Two-column text for people, 80 columns wide.
+
+use std::fmt::Write;
+
+/// Lines of `label  value`, aligned, in sections.
+#[derive(Default)]
+pub struct Table {
+    rows: Vec<(String, String)>,
+}
+
+impl Table {
+    /// Adds a row; an empty label continues the row above.
+    pub fn row(&mut self, label: impl Into<String>, value: impl ToString) -> &mut Self {
+        self.rows.push((label.into(), value.to_string()));
+        self
+    }
+
+    /// The text, one line a row.
+    pub fn render(&self) -> String {
+        let width = self.rows.iter().map(|(l, _)| l.chars().count()).max().unwrap_or(0);
+        let mut text = String::new();
+        for (label, value) in &self.rows {
+            let pad = width - label.chars().count();
+            let _ = writeln!(text, "{label}{:pad$}  {value}", "");
+        }
+        text
+    }
+}
+
+/// `1234567` as `1.2 MB`.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 4] = ["B", "kB", "MB", "GB"];
+    let mut value = n as f64;
+    let mut unit = 0;
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{n} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// `1234567` as `1,234,567`.
+pub fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures() {
+        assert_eq!([bytes(0), bytes(999), bytes(1000), bytes(611_195_392)], ["0 B", "999 B", "1.0 kB", "611.2 MB"]);
+        assert_eq!([thousands(7), thousands(1000), thousands(304_824_608)], ["7", "1,000", "304,824,608"]);
+    }
+
+    #[test]
+    fn rows_align() {
+        let mut table = Table::default();
+        table.row("a", 1).row("long", "x").row("", "y");
+        assert_eq!(table.render(), "a     1\nlong  x\n      y\n");
+    }
+}

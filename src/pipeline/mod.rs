@@ -1,0 +1,28 @@
+//! The only place that sequences stages. Level 8.
+//!
+//! A model's file here authors a graph; [`package`] takes any authored graph through precision, validation, writing,
+//! reading back, record and publishing, while another thread hashes the source files.
+
+mod encoder;
+mod origin;
+mod package;
+
+pub use encoder::{EncoderOptions, encoder};
+pub use origin::Origin;
+pub use package::{Converted, Destination, PipelineError};
+
+/// Told how far a job is; the command line draws it.
+pub trait Progress: Sync {
+    /// A stage begins that will handle about `total` bytes.
+    fn stage(&self, name: &'static str, total: u64);
+    /// So many bytes more were handled.
+    fn advance(&self, bytes: u64);
+}
+
+/// Progress nobody looks at.
+pub struct Silent;
+
+impl Progress for Silent {
+    fn stage(&self, _: &'static str, _: u64) {}
+    fn advance(&self, _: u64) {}
+}

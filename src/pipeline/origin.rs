@@ -1,0 +1,87 @@
+//! Where weights and config come from: a checkpoint on disk, or a seed.
+
+use super::PipelineError;
+use super::Progress;
+use crate::checkpoint::Checkpoint;
+use crate::digest::Digest;
+use crate::provenance::{SourceFile, SourceRecord};
+use crate::tensor::{Fact, SourceError, WeightSource};
+use std::path::{Path, PathBuf};
+
+/// Where weights come from.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// A safetensors file, a folder of shards, or a Hugging Face snapshot.
+    Checkpoint(PathBuf),
+    /// Seeded values of the shapes the config asks for.
+    Synthetic(u64),
+}
+
+/// The source's record without its digests, and the files they belong to.
+pub struct SourceFiles {
+    kind: &'static str,
+    revision: Option<String>,
+    seed: Option<u64>,
+    files: Vec<PathBuf>,
+}
+
+impl SourceFiles {
+    /// What a checkpoint was read from, with the config that shaped the graph.
+    pub fn checkpoint(checkpoint: &Checkpoint, config: &Path) -> SourceFiles {
+        let files = checkpoint.files().iter().map(|f| f.to_path_buf()).chain(Some(config.to_path_buf())).collect();
+        SourceFiles { kind: "checkpoint", revision: checkpoint.revision().map(Into::into), seed: None, files }
+    }
+
+    /// Seeded weights, and the config file if there was one.
+    pub fn synthetic(seed: u64, config: Option<&Path>) -> SourceFiles {
+        let files = config.map(Path::to_path_buf).into_iter().collect();
+        SourceFiles { kind: "synthetic", revision: None, seed: Some(seed), files }
+    }
+
+    /// Hashes the files; made to run beside the conversion.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn record(&self) -> Result<SourceRecord, PipelineError> {
+        let file = |path: &PathBuf| {
+            let (sha256, bytes) = Digest::of_file(path)?;
+            let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+            Ok(SourceFile { name, sha256, bytes })
+        };
+        let files = self.files.iter().map(file).collect::<std::io::Result<Vec<_>>>();
+        Ok(SourceRecord {
+            kind: self.kind,
+            revision: self.revision.clone(),
+            seed: self.seed,
+            files: files.map_err(PipelineError::Io)?,
+        })
+    }
+}
+
+/// A weight source that tells how many bytes were read of it.
+pub struct Counted<'a> {
+    /// What is read.
+    pub inner: &'a dyn WeightSource,
+    /// Who is told.
+    pub progress: &'a dyn Progress,
+}
+
+impl WeightSource for Counted<'_> {
+    fn names(&self) -> Vec<&str> {
+        self.inner.names()
+    }
+
+    fn fact(&self, name: &str) -> Option<&Fact> {
+        self.inner.fact(name)
+    }
+
+    fn read(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<(), SourceError> {
+        self.inner.read(name, offset, out)?;
+        self.progress.advance(out.len() as u64);
+        Ok(())
+    }
+
+    fn place(&self, name: &str) -> String {
+        self.inner.place(name)
+    }
+}

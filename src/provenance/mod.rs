@@ -1,0 +1,122 @@
+//! The record of what was made from what, by what, and of what was and was not checked.
+//!
+//! Level 7: composes the reports of the stages below, none of which knows it exists. A record holds no clock, no
+//! machine path and no random id, so that the same input and options give the same record.
+
+use crate::bundle::TreeFile;
+use crate::digest::Digest;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Version of the record's form; raised when a field is added or changes its meaning.
+pub const RECORD_VERSION: u32 = 1;
+
+/// One artefact's record, written beside it as `NAME.record.json`.
+#[derive(Debug, Serialize)]
+pub struct Record {
+    /// Always [`RECORD_VERSION`].
+    pub record_version: u32,
+    /// What wrote the artefact.
+    pub tool: Tool,
+    /// What was written.
+    pub artefact: Artefact,
+    /// What it was made from.
+    pub source: SourceRecord,
+    /// Options that shaped it.
+    pub options: Value,
+    /// The reports of the stages, by stage.
+    pub stages: serde_json::Map<String, Value>,
+    /// What was checked.
+    pub checks: Vec<Check>,
+    /// What was not, and why. Never to be read as a pass.
+    pub not_run: Vec<NotRun>,
+}
+
+/// A program and its version.
+#[derive(Debug, Serialize)]
+pub struct Tool {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+}
+
+impl Tool {
+    /// This program.
+    pub const fn this() -> Tool {
+        Tool { name: env!("CARGO_PKG_NAME"), version: env!("CARGO_PKG_VERSION") }
+    }
+}
+
+/// A bundle on disk.
+#[derive(Debug, Serialize)]
+pub struct Artefact {
+    /// Folder name.
+    pub name: String,
+    /// `mlpackage` or `aimodel`.
+    pub format: &'static str,
+    /// Digest of the sorted lines `sha256  path` of all its files.
+    pub digest_root: Digest,
+    /// Every file in it.
+    pub files: Vec<TreeFile>,
+}
+
+/// Where the weights came from.
+#[derive(Debug, Serialize)]
+pub struct SourceRecord {
+    /// `checkpoint` or `synthetic`.
+    pub kind: &'static str,
+    /// Revision of the checkpoint's repository, where its path tells it.
+    pub revision: Option<String>,
+    /// Seed of synthetic weights.
+    pub seed: Option<u64>,
+    /// Every file that was read, by name.
+    pub files: Vec<SourceFile>,
+}
+
+/// A file the artefact was made from.
+#[derive(Debug, Serialize)]
+pub struct SourceFile {
+    /// File name, without its folder.
+    pub name: String,
+    /// Digest of its content.
+    pub sha256: Digest,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// A check that passed (one that fails stops the job), with its figures.
+#[derive(Debug, Serialize)]
+pub struct Check {
+    /// What was checked.
+    pub name: &'static str,
+    /// Figures of it.
+    pub figures: Value,
+}
+
+/// A check that was not run.
+#[derive(Debug, Serialize)]
+pub struct NotRun {
+    /// What would have been checked.
+    pub name: &'static str,
+    /// Why it was not.
+    pub reason: &'static str,
+}
+
+/// Checks that need Apple hardware: fields of their own, because no other check stands in for them.
+pub fn needs_a_device() -> Vec<NotRun> {
+    const REASON: &str = "needs Apple hardware";
+    ["compiles", "loads_on_device", "placed_on_ane", "ane_regions"].map(|name| NotRun { name, reason: REASON }).into()
+}
+
+impl Record {
+    /// The record's bytes: indented JSON, ended by a newline.
+    ///
+    /// # Errors
+    /// A stage's report has a key that is not a string.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
+        let mut bytes = serde_json::to_vec_pretty(self)?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
+}

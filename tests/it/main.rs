@@ -1,0 +1,3 @@
+//! One integration binary; each file is a boundary of the tool.
+
+mod layering;
