@@ -11,4 +11,6 @@ pub mod digest;
 pub mod tensor;
 
 pub mod ir;
+pub mod target;
+
 pub mod validate;
