@@ -13,4 +13,5 @@ pub mod tensor;
 pub mod ir;
 pub mod target;
 
+pub mod analysis;
 pub mod validate;

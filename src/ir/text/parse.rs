@@ -79,13 +79,13 @@ pub fn parse(text: &str) -> Result<Graph, ParseError> {
     head.keyword("graph")?;
     let mut reader = Reader { builder: Builder::new(head.name("the name of the graph")?), defined: HashMap::new() };
     head.end()?;
-    let mut outputs = false;
+    let mut nodes = true;
     for mut line in lines {
-        outputs |= !line.eat("%");
-        if outputs {
-            reader.output(&mut line)?
-        } else {
+        nodes = nodes && line.eat("%");
+        if nodes {
             reader.node(&mut line)?
+        } else {
+            reader.output(&mut line)?
         }
         line.end()?;
     }

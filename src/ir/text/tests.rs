@@ -229,7 +229,7 @@ fn faults_name_line_found_and_expected() {
     line 5: found band tokens=2 keys=2 value=0.0 : f32[1,1..., expected causal_band
     line 5: found %y, expected a value defined above
     line 5: found y = %x, expected the name of an output in quotes
-    line 6: found z = tanh(%x) : f32[2,3], expected output
+    line 6: found %z = tanh(%x) : f32[2,3], expected output
     line 5: found end, expected output
     "##);
 }
