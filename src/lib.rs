@@ -11,4 +11,7 @@ pub mod digest;
 pub mod tensor;
 
 pub mod ir;
+pub mod target;
+
+pub mod analysis;
 pub mod validate;

@@ -61,7 +61,11 @@ impl Builder {
     /// # Errors
     /// The fact is one that no value may have.
     pub fn input(&mut self, name: &str, fact: Fact) -> Result<ValueId, BuildError> {
-        let path = self.path(name);
+        self.input_at(self.path(name), name, fact)
+    }
+
+    /// An input whose path is not its name; text may say so.
+    pub(super) fn input_at(&mut self, path: String, name: &str, fact: Fact) -> Result<ValueId, BuildError> {
         check_rank("input", &fact.shape).map_err(|source| BuildError { path: path.clone(), source })?;
         let value = self.place(Op::Input(name.into()), Vec::new(), fact, path);
         self.graph.inputs.push(value);

@@ -7,12 +7,12 @@ mod builder;
 mod graph;
 mod materialize;
 mod op;
-// mod text;
+mod text;
 mod weight;
 
 pub use builder::{BuildError, Builder};
 pub use graph::{Graph, Node, Output, ValueId, WeightId};
 pub use materialize::{MaterializeError, Materializer};
 pub use op::{Binary, ConvSpec, FactError, MAX_RANK, Op, Reduce, Unary};
-// pub use text::{ParseError, parse, print};
+pub use text::{ParseError, parse, print};
 pub use weight::{Edit, LITERAL_MAX, Source, Table, Weight};
