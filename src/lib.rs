@@ -15,3 +15,5 @@ pub mod target;
 
 pub mod analysis;
 pub mod validate;
+
+pub mod emit;
