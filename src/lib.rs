@@ -12,3 +12,5 @@ pub mod tensor;
 
 pub mod ir;
 pub mod validate;
+
+pub mod eval;
