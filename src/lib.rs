@@ -10,10 +10,15 @@
 pub mod digest;
 pub mod tensor;
 
+pub mod checkpoint;
 pub mod ir;
 pub mod target;
 
 pub mod analysis;
+pub mod models;
 pub mod validate;
 
+pub mod passes;
+
 pub mod emit;
+pub mod eval;
