@@ -48,11 +48,11 @@ def write(name, build, config, seed, dtype, shard, open_clips=False):
     torch.manual_seed(seed)
     model = build(config).eval().float()
     randomize(model, seed, open_clips)
-    model = model.to(dtype)
     out = FIXTURES / name
-    model.save_pretrained(out, max_shard_size=shard)
+    model.to(dtype).save_pretrained(out, max_shard_size=shard)
     (out / "generation_config.json").unlink(missing_ok=True)
-    model = model.float()
+    # Loaded anew: a model that went through bf16 keeps its timescales rounded.
+    model = type(model).from_pretrained(out, dtype=torch.float32).eval()
     model = getattr(model, "model", model)
     rng = torch.Generator().manual_seed(seed + 1)
     features = torch.randn(1, BUCKET, 128, generator=rng) * 2 - 4

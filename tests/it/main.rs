@@ -1,3 +1,4 @@
 //! One integration binary; each file is a boundary of the tool.
 
+mod encoder;
 mod layering;
