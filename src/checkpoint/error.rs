@@ -16,7 +16,9 @@ pub enum CheckpointError {
     Snapshots { path: PathBuf, found: Vec<String> },
     #[error("{file} is {len} bytes long, too short for the length of a safetensors header (8 bytes)")]
     NoHeader { file: String, len: u64 },
-    #[error("{file} says its header is {header} bytes long, but the file has {len}; it is cut short or not safetensors")]
+    #[error(
+        "{file} says its header is {header} bytes long, but the file has {len}; it is cut short or not safetensors"
+    )]
     HeaderBeyondFile { file: String, header: u64, len: u64 },
     #[error("{file} says its header is {header} bytes long; the format allows {max}")]
     HeaderTooLong { file: String, header: u64, max: u64 },
@@ -30,7 +32,9 @@ pub enum CheckpointError {
     Backwards { file: String, tensor: String, begin: u64, end: u64 },
     #[error("{file}: tensor {tensor} of shape {shape} is larger than any file")]
     TooLarge { file: String, tensor: String, shape: Shape },
-    #[error("{file}: the data of tensor {tensor} starts at byte {begin}, expected {expected}, where the tensor before it ends")]
+    #[error(
+        "{file}: the data of tensor {tensor} starts at byte {begin}, expected {expected}, where the tensor before it ends"
+    )]
     Gap { file: String, tensor: String, begin: u64, expected: u64 },
     #[error("{file} has {found} bytes of data, expected {expected}: it is cut short")]
     Truncated { file: String, found: u64, expected: u64 },

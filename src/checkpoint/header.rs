@@ -2,8 +2,8 @@
 
 use super::CheckpointError;
 use crate::tensor::{DType, Fact, Shape};
-use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -112,8 +112,8 @@ pub fn spelling(dtype: DType) -> &'static str {
 /// # Errors
 /// Not UTF-8, not such a header, a tensor given twice, or offsets that do not tile the data exactly.
 pub fn parse(json: &[u8], data: u64, file: &str) -> Result<BTreeMap<String, Entry>, CheckpointError> {
-    let text = std::str::from_utf8(json)
-        .map_err(|e| CheckpointError::NotUtf8 { file: file.into(), at: e.valid_up_to() })?;
+    let text =
+        std::str::from_utf8(json).map_err(|e| CheckpointError::NotUtf8 { file: file.into(), at: e.valid_up_to() })?;
     let raw: RawHeader =
         serde_json::from_str(text).map_err(|source| CheckpointError::Header { file: file.into(), source })?;
     let tensors = raw.0.into_iter().map(|(name, raw)| Ok((name.clone(), entry(file, name, raw)?)));

@@ -69,14 +69,21 @@ pub fn locate(explicit: Option<&Path>, env: &LocateEnv, revision: &str) -> Resul
         .map(|p| ("--checkpoint", p.to_path_buf()))
         .or_else(|| env.checkpoint.as_ref().map(|p| ("$EG2_CHECKPOINT", PathBuf::from(p))));
     if let Some((by, path)) = given {
-        return if path.exists() { Ok(path) } else { Err(not_found(vec![format!("{} ({by}): absent", path.display())])) };
+        return if path.exists() {
+            Ok(path)
+        } else {
+            Err(not_found(vec![format!("{} ({by}): absent", path.display())]))
+        };
     }
     let mut looked = vec!["--checkpoint: not given".into(), "$EG2_CHECKPOINT: not set".into()];
     let local = env.here.join("model.safetensors");
     if local.exists() {
         return Ok(local);
     }
-    looked.push(format!("{}: absent", if env.here.as_os_str().is_empty() { Path::new("./model.safetensors") } else { &local }.display()));
+    looked.push(format!(
+        "{}: absent",
+        if env.here.as_os_str().is_empty() { Path::new("./model.safetensors") } else { &local }.display()
+    ));
     match env.hub() {
         None => looked.push("the Hugging Face cache: $HOME is not set".into()),
         Some(hub) => {
@@ -138,6 +145,13 @@ mod tests {
     #[test]
     fn the_message_says_where_and_how() {
         let env = LocateEnv { here: "folder".into(), ..LocateEnv::default() };
-        insta::assert_snapshot!(locate(None, &env, "914f7f89").unwrap_err());
+        insta::assert_snapshot!(locate(None, &env, "914f7f89").unwrap_err(), @r"
+        no checkpoint found. Looked at:
+          --checkpoint: not given
+          $EG2_CHECKPOINT: not set
+          folder/model.safetensors: absent
+          the Hugging Face cache: $HOME is not set
+        Get the gated weights with `hf download google/embeddinggemma-2 --revision 914f7f89`, name a file or folder with --checkpoint, or try the job on seeded weights with --synthetic
+        ");
     }
 }

@@ -11,6 +11,8 @@ mod locate;
 mod open;
 mod scope;
 mod synthetic;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use error::CheckpointError;

@@ -199,8 +199,8 @@ impl<'de> Deserialize<'de> for Unique {
 
 fn read_index(path: &Path) -> Result<BTreeMap<String, String>, CheckpointError> {
     let text = std::fs::read(path).map_err(|source| CheckpointError::Io { path: path.into(), source })?;
-    let index: RawIndex = serde_json::from_slice(&text)
-        .map_err(|source| CheckpointError::Index { index: file_name(path), source })?;
+    let index: RawIndex =
+        serde_json::from_slice(&text).map_err(|source| CheckpointError::Index { index: file_name(path), source })?;
     Ok(index.weight_map.0)
 }
 

@@ -147,7 +147,8 @@ fn absent(source: &dyn WeightSource, tensor: String, expected: Shape) -> ScopeEr
         return ScopeError::Misfit { tensor, place, found: "of a dtype that is not read here".into(), expected };
     }
     let (parent, leaf) = tensor.rsplit_once('.').unwrap_or(("", &tensor));
-    let alike = |name: &&&str| name.starts_with(parent) && !parent.is_empty() || name.ends_with(leaf) && leaf != "weight";
+    let alike =
+        |name: &&&str| name.starts_with(parent) && !parent.is_empty() || name.ends_with(leaf) && leaf != "weight";
     let near = names.iter().filter(alike).take(3).map(|n| n.to_string()).collect();
     ScopeError::Missing { tensor, place, expected, near }
 }

@@ -29,7 +29,8 @@ pub fn write_safetensors(mut tensors: Vec<Named<'_>>, mut out: impl Write) -> io
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let end = at + tensor.bytes.len();
-        let entry = json!({ "dtype": spelling(tensor.fact.dtype), "shape": tensor.fact.shape, "data_offsets": [at, end] });
+        let entry =
+            json!({ "dtype": spelling(tensor.fact.dtype), "shape": tensor.fact.shape, "data_offsets": [at, end] });
         header.insert(tensor.name.into(), entry);
         at = end;
     }

@@ -102,8 +102,7 @@ fn max_abs(found: &[f32], reference: &[f32]) -> f64 {
 }
 
 fn snr_db(found: &[f32], reference: &[f32]) -> f64 {
-    let (signal, noise) =
-        pairs(found, reference).fold((0.0, 0.0), |(s, n), (x, y)| (s + y * y, n + (x - y) * (x - y)));
+    let (signal, noise) = pairs(found, reference).fold((0.0, 0.0), |(s, n), (x, y)| (s + y * y, n + (x - y) * (x - y)));
     if noise == 0.0 { f64::INFINITY } else { 10.0 * (signal / noise).log10() }
 }
 

@@ -66,9 +66,8 @@ impl<'a> Evaluator<'a> {
             return Err(EvalError::Unknown { input: input.clone(), expected: expected() });
         }
         let feed = |(name, id, fact): &(&str, ValueId, &Fact)| {
-            let given = inputs
-                .get(*name)
-                .ok_or_else(|| EvalError::Missing { input: (*name).into(), expected: expected() })?;
+            let given =
+                inputs.get(*name).ok_or_else(|| EvalError::Missing { input: (*name).into(), expected: expected() })?;
             let tensor = self.feed(name, *id, fact, given, casts)?;
             Ok((*id, tensor))
         };
@@ -122,10 +121,8 @@ impl<'a> Evaluator<'a> {
         feeds: &[(ValueId, Tensor)],
         watch: Watch,
     ) -> Result<(BTreeMap<String, HostTensor>, Report), EvalError> {
-        if let Some((_, node)) = self
-            .graph
-            .nodes()
-            .find(|(_, n)| !matches!(n.fact.dtype, DType::F32 | DType::F16 | DType::I32))
+        if let Some((_, node)) =
+            self.graph.nodes().find(|(_, n)| !matches!(n.fact.dtype, DType::F32 | DType::F16 | DType::I32))
         {
             let (path, op, found) = (node.path.clone(), node.op.name(), node.fact.clone());
             return Err(EvalError::Unsupported { path, op, found });

@@ -95,7 +95,14 @@ pub fn rms_norm(b: &mut Builder, label: &str, x: ValueId, weight: Option<Weight>
 ///
 /// # Errors
 /// The weight does not fit.
-pub fn layer_norm(b: &mut Builder, label: &str, x: ValueId, axis: usize, weight: Weight, eps: f64) -> Authored<ValueId> {
+pub fn layer_norm(
+    b: &mut Builder,
+    label: &str,
+    x: ValueId,
+    axis: usize,
+    weight: Weight,
+    eps: f64,
+) -> Authored<ValueId> {
     b.scope(label, |b| {
         let mean = b.push("mean", Op::Reduce { kind: Reduce::Mean, axis }, &[x])?;
         let centred = b.push("centred", Op::Binary(Binary::Sub), &[x, mean])?;

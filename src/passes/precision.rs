@@ -1,6 +1,8 @@
 //! Arithmetic and storage of a graph in another float dtype.
 
-use crate::ir::{Binary, BuildError, Builder, Edit, FactError, Graph, MaterializeError, Materializer, Node, Op, ValueId, Weight};
+use crate::ir::{
+    Binary, BuildError, Builder, Edit, FactError, Graph, MaterializeError, Materializer, Node, Op, ValueId, Weight,
+};
 use crate::tensor::{DType, Fact, WeightSource};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -87,7 +89,10 @@ fn to_fp16(graph: &Graph, source: &dyn WeightSource) -> Result<(Graph, Precision
     let mut b = Builder::new(graph.name());
     let mut moved: BTreeMap<ValueId, ValueId> = BTreeMap::new();
     for (value, node) in graph.nodes() {
-        let half = |fact: &Fact| Fact { dtype: if fact.dtype.is_float() { DType::F16 } else { fact.dtype }, shape: fact.shape.clone() };
+        let half = |fact: &Fact| Fact {
+            dtype: if fact.dtype.is_float() { DType::F16 } else { fact.dtype },
+            shape: fact.shape.clone(),
+        };
         let args: Vec<ValueId> = node.args.iter().filter_map(|a| moved.get(a).copied()).collect();
         let new = match (&node.op, graph.constant(value)) {
             (Op::Input(name), _) => b.input(name, half(&node.fact))?,

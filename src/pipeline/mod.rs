@@ -6,10 +6,12 @@
 mod encoder;
 mod origin;
 mod package;
+mod run;
 
 pub use encoder::{EncoderOptions, encoder};
 pub use origin::Origin;
 pub use package::{Converted, Destination, PipelineError};
+pub use run::{Ran, RunError, RunOptions, run};
 
 /// Told how far a job is; the command line draws it.
 pub trait Progress: Sync {

@@ -119,7 +119,8 @@ impl Band {
         let logits = b.push("logits", Op::Concat { axis: 3 }, &logits)?;
         let capped = self.soft_cap(b, logits, cap)?;
         let band = Table::CausalBand { tokens: self.tokens, keys: self.keys, value: ABSENT_KEY };
-        let band = Weight::table(band).map_err(|source| AuthorError::Weight { tensor: "causal band".into(), source })?;
+        let band =
+            Weight::table(band).map_err(|source| AuthorError::Weight { tensor: "causal band".into(), source })?;
         let band = b.constant("band", band);
         let masked = b.push("masked", Op::Binary(Binary::Add), &[capped, band])?;
         Ok(b.push("weights", Op::Softmax { axis: 3 }, &[masked])?)

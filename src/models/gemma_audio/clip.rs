@@ -78,7 +78,9 @@ impl Clipped {
     ) -> Authored<ValueId> {
         let scope = scope.scope(label);
         let weight = blocks::weight(&scope, "linear.weight", &[n, k])?;
-        let weight = fold.weight(weight).map_err(|source| AuthorError::Weight { tensor: scope.path("linear.weight"), source })?;
+        let weight = fold
+            .weight(weight)
+            .map_err(|source| AuthorError::Weight { tensor: scope.path("linear.weight"), source })?;
         let x = b.scope(label, |b| self.clamp(b, &scope, "input", x, &Fold::Nothing, k))?;
         let y = blocks::linear(b, label, x, weight, None)?;
         b.scope(label, |b| self.clamp(b, &scope, "output", y, fold, n))

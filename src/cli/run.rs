@@ -1,0 +1,118 @@
+//! `eg2-convert run`.
+
+use super::failure::{Exit, Failure};
+use super::table::Table;
+use super::{Common, Report};
+use crate::eval::{EvalError, HostTensor, Options, Values};
+use crate::pipeline::{Ran, RunError, RunOptions, run as run_artefact};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Evaluate an artefact on tensors of a file
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  eg2-convert run out/eg2_encoder_fp16_T3000.mlpackage --inputs clip.safetensors \
+                        --outputs tokens.safetensors")]
+pub struct Opts {
+    /// The .mlpackage
+    artefact: PathBuf,
+    /// Safetensors file with a tensor for each input, by name; other tensors are left alone
+    #[arg(long, value_name = "FILE")]
+    inputs: PathBuf,
+    /// Safetensors file the outputs are written to
+    #[arg(long, value_name = "FILE")]
+    outputs: PathBuf,
+    /// The function to run
+    #[arg(long, default_value = "main")]
+    function: String,
+    /// Round every result to fp16, though the graph is fp32
+    #[arg(long)]
+    round_fp16: bool,
+    /// Tell the seconds spent by op
+    #[arg(long)]
+    profile: bool,
+    /// Tell the largest magnitude of every value
+    #[arg(long)]
+    trace: bool,
+}
+
+/// Runs the artefact and tells what came out.
+pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
+    let evaluate = Options { round_f16: opts.round_fp16, trace: opts.trace, profile: opts.profile };
+    let options = RunOptions {
+        artefact: opts.artefact,
+        inputs: opts.inputs,
+        outputs: opts.outputs,
+        function: opts.function,
+        evaluate,
+    };
+    let started = Instant::now();
+    let ran = run_artefact(&options).map_err(|e| failure(&e))?;
+    let seconds = started.elapsed().as_secs_f64();
+    if !common.quiet {
+        for cast in &ran.report.casts {
+            tracing::warn!("input {} was cast from {} to {}", cast.input, cast.from, cast.to);
+        }
+    }
+    if let Some(found) = &ran.report.non_finite {
+        tracing::warn!("{} at {} gave a value that is not finite", found.op, found.path);
+    }
+    Ok(report(&ran, seconds, &options))
+}
+
+fn failure(error: &RunError) -> Failure {
+    let exit = match error {
+        RunError::Package(_)
+        | RunError::Inputs(_)
+        | RunError::Input { .. }
+        | RunError::Host { .. }
+        | RunError::Invalid { .. } => Exit::BadInput,
+        RunError::Eval(e) => match e {
+            EvalError::Missing { .. }
+            | EvalError::Unknown { .. }
+            | EvalError::Input { .. }
+            | EvalError::Cast { .. }
+            | EvalError::Weight { .. } => Exit::BadInput,
+            EvalError::Unsupported { .. } => Exit::Unsupported,
+            EvalError::Tensor { .. } | EvalError::Output { .. } => Exit::Bug,
+        },
+        RunError::Outputs { .. } => Exit::Usage,
+    };
+    Failure::new(exit, error)
+}
+
+fn report(ran: &Ran, seconds: f64, options: &RunOptions) -> Report {
+    let mut table = Table::default();
+    for (name, tensor) in &ran.outputs {
+        let figure = range(tensor).map_or_else(String::new, |[low, high]| format!("  {low:.6} to {high:.6}"));
+        table.row(name, format!("{}{figure}", tensor.fact()));
+    }
+    table.row("written to", options.outputs.display()).row("seconds", format!("{seconds:.2}"));
+    for (op, spent) in &ran.report.seconds {
+        table.row(format!("  {op}"), format!("{spent:.3}"));
+    }
+    for peak in &ran.report.peaks {
+        table.row(format!("  {}", peak.path), format!("{:e}", peak.peak));
+    }
+    let outputs: Vec<Value> = ran
+        .outputs
+        .iter()
+        .map(|(name, tensor)| json!({ "name": name, "fact": tensor.fact(), "range": range(tensor) }))
+        .collect();
+    let json = json!({ "outputs": outputs, "file": options.outputs, "seconds": seconds, "report": ran.report });
+    Report { text: table.render(), json }
+}
+
+/// Smallest and largest value.
+fn range(tensor: &HostTensor) -> Option<[f64; 2]> {
+    let bounds = |values: &mut dyn Iterator<Item = f64>| {
+        values.fold(None, |range, v| match range {
+            None => Some([v, v]),
+            Some([low, high]) => Some([f64::min(low, v), f64::max(high, v)]),
+        })
+    };
+    match tensor.values() {
+        Values::F32(v) => bounds(&mut v.iter().map(|x| f64::from(*x))),
+        Values::I32(v) => bounds(&mut v.iter().map(|x| f64::from(*x))),
+    }
+}
