@@ -22,3 +22,11 @@ pub mod passes;
 
 pub mod emit;
 pub mod eval;
+
+pub mod bundle;
+
+pub mod provenance;
+
+pub mod pipeline;
+
+pub mod cli;

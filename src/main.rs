@@ -1,3 +1,7 @@
 //! The `eg2-convert` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(eg2_convert::cli::main(std::env::args_os()) as u8)
+}

@@ -144,7 +144,7 @@ fn shards() {
         r#"{"weight_map":{"a":"1.safetensors","a":"1.safetensors"}}"#,
     )
     .unwrap();
-    insta::assert_snapshot!(refusal(Checkpoint::open(dir.path())), @"model.safetensors.index.json is not an index of shards: tensor a is given twice at line 1 column 54");
+    insta::assert_snapshot!(refusal(Checkpoint::open(dir.path())), @"model.safetensors.index.json is not an index of shards: tensor a is given twice at line 1 column 55");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use super::progress::Bar;
 use super::table::{Table, bytes, thousands};
 use super::{Common, Report};
 use crate::checkpoint::{LocateEnv, locate};
+use crate::emit::mil::MilError;
 use crate::models::gemma_audio::Bucket;
 use crate::passes::Precision;
 use crate::pipeline::{Converted, Destination, EncoderOptions, Origin, PipelineError, encoder};
@@ -84,9 +85,9 @@ pub(super) fn failure(error: &PipelineError) -> Failure {
         | PipelineError::Author(_)
         | PipelineError::Precision(_)
         | PipelineError::Io(_) => Exit::BadInput,
-        PipelineError::Mil(e) if e.is_bad_input() => Exit::BadInput,
-        PipelineError::Bundle(e) if e.is_destination() => Exit::Usage,
-        PipelineError::Bundle(_) => Exit::CheckFailed,
+        PipelineError::Mil(MilError::Weight { .. }) => Exit::BadInput,
+        PipelineError::Mil(MilError::Io { .. }) | PipelineError::Publish(_) => Exit::Usage,
+        PipelineError::ReadBack(_) => Exit::CheckFailed,
         PipelineError::Invalid(_) => Exit::Unsupported,
         PipelineError::Mil(_) | PipelineError::Record(_) | PipelineError::Hashing => Exit::Bug,
     };
@@ -97,7 +98,7 @@ fn report(converted: &Converted, seconds: f64) -> Report {
     let mut table = Table::default();
     table.row("artefact", converted.path.display()).row("outcome", converted.outcome);
     if let Some(record) = &converted.record {
-        let total: u64 = record.artefact.files.iter().map(|f| f.bytes).sum();
+        let total: u64 = record.artefact.files.iter().map(|f| f.size).sum();
         table.row("size", bytes(total)).row("digest root", record.artefact.digest_root);
         for not_run in &record.not_run {
             table.row(not_run.name, format!("not run ({})", not_run.reason));

@@ -106,7 +106,7 @@ fn report(ran: &Ran, seconds: f64, options: &RunOptions) -> Report {
 /// Smallest and largest value.
 fn range(tensor: &HostTensor) -> Option<[f64; 2]> {
     let bounds = |values: &mut dyn Iterator<Item = f64>| {
-        values.fold(None, |range, v| match range {
+        values.fold(None, |range: Option<[f64; 2]>, v| match range {
             None => Some([v, v]),
             Some([low, high]) => Some([f64::min(low, v), f64::max(high, v)]),
         })

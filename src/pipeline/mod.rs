@@ -4,11 +4,13 @@
 //! reading back, record and publishing, while another thread hashes the source files.
 
 mod encoder;
+mod inspect;
 mod origin;
 mod package;
 mod run;
 
 pub use encoder::{EncoderOptions, encoder};
+pub use inspect::{BlockerView, FunctionView, InspectError, Inspection, WeightView, inspect};
 pub use origin::Origin;
 pub use package::{Converted, Destination, PipelineError};
 pub use run::{Ran, RunError, RunOptions, run};

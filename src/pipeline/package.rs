@@ -3,8 +3,8 @@
 use super::Progress;
 use super::origin::{Counted, SourceFiles};
 use crate::analysis;
-use crate::bundle::{self, BundleError, Published, Stage};
-use crate::checkpoint::{CheckpointError, ScopeError};
+use crate::bundle::{self, Outcome, PublishError, ReadBackError, Replace, Stage};
+use crate::checkpoint::CheckpointError;
 use crate::digest::Digest;
 use crate::emit::mil::{self, Description, MilError};
 use crate::ir::{Graph, print};
@@ -35,7 +35,9 @@ pub enum PipelineError {
     #[error(transparent)]
     Mil(#[from] MilError),
     #[error(transparent)]
-    Bundle(#[from] BundleError),
+    ReadBack(#[from] ReadBackError),
+    #[error(transparent)]
+    Publish(#[from] PublishError),
     #[error(transparent)]
     Io(io::Error),
     #[error("no config.json beside {}; give one with --config", checkpoint.display())]
@@ -116,33 +118,37 @@ pub(super) fn package(job: Job<'_>, to: &Destination, progress: &dyn Progress) -
         progress.stage("reading back", 0);
         let read_back = bundle::read_back(stage.path(), &written, &[checked])?;
         let source = source.join().map_err(|_| PipelineError::Hashing)??;
-        let published = stage.commit(&read_back.files, to.force)?;
+        let replace = if to.force { Replace::Force } else { Replace::Never };
+        let outcome = stage.commit(&read_back.tree, replace)?;
 
         let mut stages = serde_json::Map::new();
         stages.insert("author".into(), job.authoring);
         stages.insert("precision".into(), serde_json::to_value(&precision_report)?);
         stages.insert("graph".into(), figures.clone());
         stages.insert("mil".into(), serde_json::to_value(&written)?);
-        let root = Digest::root(read_back.files.iter().map(|f| (f.path.as_str(), f.sha256)));
         let record = Record {
             record_version: RECORD_VERSION,
             tool: Tool::this(),
             artefact: Artefact {
                 name: format!("{}.mlpackage", to.name),
                 format: "mlpackage",
-                digest_root: root,
-                files: read_back.files,
+                digest_root: read_back.tree.root(),
+                files: read_back.tree.files.clone(),
             },
             source,
             options: job.options,
             stages,
-            checks: vec![Check { name: "read_back", figures: serde_json::to_value(&read_back.checks)? }],
+            checks: vec![Check { name: "read_back", figures: json!({
+                "functions": read_back.functions,
+                "operations": read_back.operations,
+                "constants": read_back.constants,
+            }) }],
             not_run: needs_a_device(),
         };
-        bundle::write_atomically(&to.folder.join(format!("{}.record.json", to.name)), &record.to_bytes()?)?;
-        let outcome = match published {
-            Published::New => "published",
-            Published::Unchanged => "unchanged",
+        bundle::write_file(&to.folder.join(format!("{}.record.json", to.name)), &record.to_bytes()?)?;
+        let outcome = match outcome {
+            Outcome::Published => "published",
+            Outcome::Unchanged => "unchanged",
         };
         Ok(Converted { path: path.clone(), outcome, graph: figures, record: Some(record) })
     })

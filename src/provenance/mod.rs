@@ -3,7 +3,7 @@
 //! Level 7: composes the reports of the stages below, none of which knows it exists. A record holds no clock, no
 //! machine path and no random id, so that the same input and options give the same record.
 
-use crate::bundle::TreeFile;
+use crate::bundle::FileDigest;
 use crate::digest::Digest;
 use serde::Serialize;
 use serde_json::Value;
@@ -58,7 +58,7 @@ pub struct Artefact {
     /// Digest of the sorted lines `sha256  path` of all its files.
     pub digest_root: Digest,
     /// Every file in it.
-    pub files: Vec<TreeFile>,
+    pub files: Vec<FileDigest>,
 }
 
 /// Where the weights came from.

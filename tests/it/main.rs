@@ -1,4 +1,5 @@
 //! One integration binary; each file is a boundary of the tool.
 
 mod encoder;
+mod graphs;
 mod layering;

@@ -4,6 +4,7 @@
 use crate::checkpoint::Scope;
 use crate::ir::{Binary, Builder, Edit, FactError, ValueId, Weight};
 use crate::models::blocks::{self, AuthorError, Authored};
+use crate::tensor::Shape;
 use serde::Serialize;
 
 /// A clamp bound that is not in the graph because it bounds nothing.
@@ -116,7 +117,7 @@ impl Clipped {
                 continue;
             }
             let made = Weight::tensor(&bound.name, &bound.fact)
-                .and_then(|w| w.edit(Edit::Reshape(crate::tensor::Shape::scalar())))
+                .and_then(|w| if bound.fact.shape.rank() == 0 { Ok(w) } else { w.edit(Edit::Reshape(Shape::scalar())) })
                 .and_then(|w| fold.bound(w, width))
                 .map_err(|source| AuthorError::Weight { tensor: bound.name, source })?;
             let made = b.constant(&format!("{side}_{end}"), made);

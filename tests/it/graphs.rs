@@ -1,0 +1,54 @@
+//! The text of every authored graph is in `graphs/`: names, shapes, edits, no values. A change of authoring shows as a
+//! change of these files; `EG2_UPDATE_GRAPHS=1 cargo test graphs` writes them anew.
+
+use eg2_convert::checkpoint::Ledger;
+use eg2_convert::ir::{Graph, parse, print};
+use eg2_convert::models::gemma_audio::{AudioConfig, Bucket, author};
+use std::path::Path;
+
+fn tiny() -> AudioConfig {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/encoder_eg2/config.json");
+    AudioConfig::parse(&fs_err::read_to_string(path).unwrap(), "config.json").unwrap()
+}
+
+fn encoder(config: &AudioConfig, bucket: usize) -> Graph {
+    author(config, Bucket::new(bucket).unwrap(), &Ledger::blueprint(0)).unwrap().0
+}
+
+fn check(name: &str, graph: &Graph) {
+    let text = print(graph);
+    assert_eq!(&parse(&text).unwrap(), graph, "{name} does not parse back");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("graphs").join(name);
+    if std::env::var_os("EG2_UPDATE_GRAPHS").is_some() {
+        fs_err::write(&path, &text).unwrap();
+    }
+    let kept = fs_err::read_to_string(&path).unwrap_or_default();
+    let first = kept.lines().zip(text.lines()).position(|(a, b)| a != b);
+    assert!(
+        kept == text,
+        "{name} differs from what is authored, first in line {:?}; see the head of this file",
+        first.map(|n| n + 1)
+    );
+}
+
+#[test]
+fn encoder_graphs_are_as_authored() {
+    check("encoder_tiny_T200.txt", &encoder(&tiny(), 200));
+    check("encoder_full_T3000.txt", &encoder(&AudioConfig::embedding_gemma2(), 3000));
+}
+
+/// What the Neural Engine needs of the structure, told from the graph alone.
+#[test]
+fn the_full_graph_has_the_structure_the_neural_engine_takes() {
+    let graph = encoder(&AudioConfig::embedding_gemma2(), 3000);
+    for (_, node) in graph.nodes() {
+        assert!(node.fact.shape.rank() <= 4, "{} has rank above 4", node.path);
+        let in_attention = node.path.contains("self_attn");
+        let splits_heads = ["_split", "merged"].iter().any(|end| node.path.ends_with(end));
+        assert!(
+            !in_attention || node.op.name() != "reshape" || splits_heads,
+            "{} reshapes inside attention",
+            node.path
+        );
+    }
+}
