@@ -18,7 +18,9 @@ const PINNED_REVISION: &str = "914f7f89";
 
 /// Convert the audio tower and embed_audio of EmbeddingGemma 2 (or any Gemma 4 with audio)
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  eg2-convert encoder --bucket 3000\n  eg2-convert encoder --bucket 3000 --synthetic")]
+#[command(
+    after_help = "Examples:\n  eg2-convert encoder --bucket 3000\n  eg2-convert encoder --bucket 3000 --synthetic"
+)]
 pub struct Opts {
     /// Static length in frames of 10 ms; four frames make one soft token
     #[arg(long, default_value_t = 3000)]

@@ -36,13 +36,23 @@ fn table(found: &Inspection) -> String {
     }
     for function in &found.functions {
         table.row("function", format!("{} ({})", function.name, function.opset));
-        for (label, features) in [("  in", &function.inputs), ("  out", &function.outputs), ("  state", &function.states)] {
+        for (label, features) in
+            [("  in", &function.inputs), ("  out", &function.outputs), ("  state", &function.states)]
+        {
             for feature in features {
                 table.row(label, feature);
             }
         }
         let total: usize = function.ops.values().sum();
-        table.row("  ops", format!("{} and {} constants, rank at most {}", thousands(total as u64), thousands(function.constants as u64), function.max_rank));
+        table.row(
+            "  ops",
+            format!(
+                "{} and {} constants, rank at most {}",
+                thousands(total as u64),
+                thousands(function.constants as u64),
+                function.max_rank
+            ),
+        );
         for line in columns(&function.ops) {
             table.row("", line);
         }

@@ -101,11 +101,21 @@ fn convert(
 fn describe(options: &EncoderOptions, config: &AudioConfig, revision: Option<&str>) -> Description {
     let (frames, tokens) = (options.bucket.frames(), options.bucket.tokens());
     let synthetic = matches!(options.origin, Origin::Synthetic(_));
-    let source = if synthetic { "seeded synthetic weights" } else { "google/embeddinggemma-2 or another Gemma 4 checkpoint with audio" };
+    let source = if synthetic {
+        "seeded synthetic weights"
+    } else {
+        "google/embeddinggemma-2 or another Gemma 4 checkpoint with audio"
+    };
     let features = [
-        ("features", format!("log-mel features, one row for each 10 ms frame ({frames}); rows past the clip are exactly 0")),
+        (
+            "features",
+            format!("log-mel features, one row for each 10 ms frame ({frames}); rows past the clip are exactly 0"),
+        ),
         ("half_mask", "1 for every second frame of the clip, 0 past it".to_string()),
-        ("soft_tokens", format!("one row of {} for each 40 ms ({tokens}); rows past the clip mean nothing", config.text_hidden)),
+        (
+            "soft_tokens",
+            format!("one row of {} for each 40 ms ({tokens}); rows past the clip mean nothing", config.text_hidden),
+        ),
     ];
     let mut user_defined = BTreeMap::from([
         ("source".to_string(), source.to_string()),

@@ -173,13 +173,15 @@ fn metadata(package: &Package) -> BTreeMap<String, String> {
         ("author", &metadata.author),
         ("license", &metadata.license),
     ];
-    let texts = texts.into_iter().filter(|(_, text)| !text.is_empty()).map(|(key, text)| (key.to_string(), text.clone()));
+    let texts =
+        texts.into_iter().filter(|(_, text)| !text.is_empty()).map(|(key, text)| (key.to_string(), text.clone()));
     texts.chain(metadata.user_defined.clone()).collect()
 }
 
 fn function(package: &Package, function: &Function) -> FunctionView {
     let described = package.description();
-    let features = described.functions.iter().find(|(name, _)| *name == function.name).map_or(&described.top, |(_, f)| f);
+    let features =
+        described.functions.iter().find(|(name, _)| *name == function.name).map_or(&described.top, |(_, f)| f);
     let show = |list: &[Feature]| list.iter().map(shown).collect();
     let mut ops = BTreeMap::new();
     for op in function.operations.iter().filter(|op| op.kind != "const") {

@@ -138,11 +138,14 @@ pub(super) fn package(job: Job<'_>, to: &Destination, progress: &dyn Progress) -
             source,
             options: job.options,
             stages,
-            checks: vec![Check { name: "read_back", figures: json!({
-                "functions": read_back.functions,
-                "operations": read_back.operations,
-                "constants": read_back.constants,
-            }) }],
+            checks: vec![Check {
+                name: "read_back",
+                figures: json!({
+                    "functions": read_back.functions,
+                    "operations": read_back.operations,
+                    "constants": read_back.constants,
+                }),
+            }],
             not_run: needs_a_device(),
         };
         bundle::write_file(&to.folder.join(format!("{}.record.json", to.name)), &record.to_bytes()?)?;

@@ -61,8 +61,8 @@ pub struct Ran {
 pub fn run(options: &RunOptions) -> Result<Ran, RunError> {
     let package = Package::open(&options.artefact)?;
     let graph = package.lift(&options.function)?;
-    let checked = validate::check(&graph)
-        .map_err(|found| RunError::Invalid { path: options.artefact.clone(), found })?;
+    let checked =
+        validate::check(&graph).map_err(|found| RunError::Invalid { path: options.artefact.clone(), found })?;
     let inputs = read_inputs(&graph, &options.inputs)?;
     let (outputs, report) = Evaluator::new(checked, &package, options.evaluate).run(&inputs)?;
     write_outputs(&outputs, &options.outputs)
@@ -81,8 +81,11 @@ fn read_inputs(graph: &Graph, path: &Path) -> Result<BTreeMap<String, HostTensor
         let mut bytes = vec![0u8; fact.bytes()];
         let at = |source| RunError::Input { name: name.clone(), path: path.into(), source };
         file.read(name, 0, &mut bytes).map_err(at)?;
-        let tensor = HostTensor::from_bytes(fact.clone(), &bytes)
-            .map_err(|source| RunError::Host { name: name.clone(), path: path.into(), source })?;
+        let tensor = HostTensor::from_bytes(fact.clone(), &bytes).map_err(|source| RunError::Host {
+            name: name.clone(),
+            path: path.into(),
+            source,
+        })?;
         inputs.insert(name.clone(), tensor);
     }
     Ok(inputs)

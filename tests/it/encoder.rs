@@ -46,8 +46,8 @@ impl Encoder {
         values
     }
 
-    /// Soft tokens of the clip, held against the reference token by token.
-    fn compare(&self, clip: &Clip) -> Comparison {
+    /// Soft tokens of the clip and of the reference, and their width.
+    fn run(&self, clip: &Clip) -> (Vec<f32>, Vec<f32>, usize) {
         let config = fs_err::read_to_string(self.checkpoint.config_path().unwrap()).unwrap();
         let config = AudioConfig::parse(&config, "config.json").unwrap();
         let bucket = Bucket::new(BUCKET).unwrap();
@@ -66,11 +66,27 @@ impl Encoder {
         ]);
         let (outputs, report) = Evaluator::new(checked, &self.checkpoint, Options::default()).run(&inputs).unwrap();
         assert!(report.non_finite.is_none(), "{report:?}");
-        let width = config.text_hidden;
         let reference = self.golden(&format!("soft_tokens_{}", clip.valid));
-        let tokens = clip.valid.div_ceil(2).div_ceil(2);
-        assert_eq!(reference.len(), tokens * width);
-        compare(&outputs["soft_tokens"].floats().unwrap()[..tokens * width], &reference, width).unwrap()
+        let width = config.text_hidden;
+        assert_eq!(reference.len(), clip.valid.div_ceil(2).div_ceil(2) * width);
+        let found = outputs["soft_tokens"].floats().unwrap()[..reference.len()].to_vec();
+        (found, reference, width)
+    }
+
+    /// All tokens held against the reference.
+    fn compare(&self, clip: &Clip) -> Comparison {
+        let (found, reference, width) = self.run(clip);
+        compare(&found, &reference, width).unwrap()
+    }
+
+    /// The least cosine of all tokens but the last, and the last one's.
+    fn last_token(&self, clip: &Clip) -> [f64; 2] {
+        let (found, reference, width) = self.run(clip);
+        let at = reference.len() - width;
+        let part = |range: std::ops::Range<usize>| {
+            compare(&found[range.clone()], &reference[range], width).unwrap().cosine_min
+        };
+        [part(0..at), part(at..reference.len())]
     }
 }
 
@@ -80,9 +96,47 @@ fn fp32_is_the_published_encoder() {
         let encoder = Encoder::new(name, Precision::Fp32);
         for valid in CLASSES {
             let found = encoder.compare(&Clip { valid, padding: 0.0, mask_padding: true });
-            println!("{name} {valid} {found:?}");
             assert!(found.cosine_min >= 0.99999, "{name}, {valid} frames: {found:?}");
             assert!(found.max_abs <= 1e-4, "{name}, {valid} frames: {found:?}");
+        }
+    }
+}
+
+/// Without the mask, the second convolution of a clip whose last column is its last looks into padding.
+#[test]
+fn a_mask_of_ones_breaks_the_last_token_of_one_class() {
+    for name in FIXTURES {
+        let encoder = Encoder::new(name, Precision::Fp32);
+        for valid in CLASSES {
+            let [rest, last] = encoder.last_token(&Clip { valid, padding: 0.0, mask_padding: false });
+            assert!(rest >= 0.99999, "{name}, {valid} frames: {rest}");
+            assert_eq!(valid % 4 == 2, last < 0.99, "{name}, {valid} frames: {last}");
+            assert_eq!(valid % 4 != 2, last >= 0.99999, "{name}, {valid} frames: {last}");
+        }
+    }
+}
+
+/// Padding is 0, not silence: the first convolution looks one frame ahead, and no mask covers it.
+#[test]
+fn log_silence_in_the_padding_breaks_the_last_token_of_two_classes() {
+    for name in FIXTURES {
+        let encoder = Encoder::new(name, Precision::Fp32);
+        for valid in CLASSES {
+            let [rest, last] = encoder.last_token(&Clip { valid, padding: LOG_SILENCE, mask_padding: true });
+            assert!(rest >= 0.99999, "{name}, {valid} frames: {rest}");
+            assert_eq!(valid % 2 == 1, last < 0.99, "{name}, {valid} frames: {last}");
+            assert_eq!(valid % 2 == 0, last >= 0.99999, "{name}, {valid} frames: {last}");
+        }
+    }
+}
+
+#[test]
+fn fp16_stays_close() {
+    for name in FIXTURES {
+        let encoder = Encoder::new(name, Precision::Fp16);
+        for valid in CLASSES {
+            let found = encoder.compare(&Clip { valid, padding: 0.0, mask_padding: true });
+            assert!(found.cosine_mean >= 0.999, "{name}, {valid} frames: {found:?}");
         }
     }
 }

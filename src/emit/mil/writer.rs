@@ -179,7 +179,7 @@ fn manifest(report: &MilReport) -> String {
         (id, entry)
     };
     let (root, model) = item("Specification", "model.mlmodel", "model.mlmodel");
-    let mut items = serde_json::Map::from_iter([(root.clone(), model)]);
+    let mut items = BTreeMap::from([(root.clone(), model)]);
     if report.blobs_stored > 0 {
         items.extend([item("Weights", "weights", "weights")]);
     }
@@ -188,7 +188,17 @@ fn manifest(report: &MilReport) -> String {
         "itemInfoEntries": items,
         "rootModelIdentifier": root,
     });
-    format!("{manifest:#}\n")
+    indented(&manifest)
+}
+
+/// JSON indented by four, keys sorted: what Core ML's own package library writes. It rewrites the manifest of every
+/// package it opens, so in any other form an artefact would change under the first tool that looks at it.
+fn indented(value: &impl serde::Serialize) -> String {
+    let mut bytes = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+    // Serializing JSON into memory cannot fail.
+    let _ = value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, formatter));
+    String::from_utf8_lossy(&bytes).into_owned() + "\n"
 }
 
 /// The first 128 bits of a digest in the shape of a UUID.
