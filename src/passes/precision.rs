@@ -141,10 +141,7 @@ fn roles(graph: &Graph, source: &dyn WeightSource) -> Result<BTreeMap<ValueId, R
             Some(kind) => {
                 let limit = f32::from(half::f16::MAX);
                 let bounds = values.read_f32(weight)?;
-                let open = match kind {
-                    Binary::Minimum => bounds.iter().all(|b| *b >= limit),
-                    _ => bounds.iter().all(|b| *b <= -limit),
-                };
+                let open = bounds.iter().all(|b| if kind == Binary::Minimum { *b >= limit } else { *b <= -limit });
                 if open { Role::NoBound } else { Role::Bound }
             }
         };
