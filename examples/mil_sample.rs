@@ -15,7 +15,9 @@ fn main() -> anyhow::Result<()> {
     for (name, dtype) in [("fp32", DType::F32), ("fp16", DType::F16)] {
         let graphs = [sample::every_op("short", &memory, dtype), sample::every_op("long", &memory, dtype)];
         let checked: Vec<_> = graphs.iter().flat_map(|g| check(g).ok()).collect();
-        for (file, functions) in [(format!("{name}.mlpackage"), &checked[..1]), (format!("{name}_2.mlpackage"), &checked)] {
+        for (file, functions) in
+            [(format!("{name}.mlpackage"), &checked[..1]), (format!("{name}_2.mlpackage"), &checked)]
+        {
             let package = dir.join(file);
             fs_err::create_dir_all(&package)?;
             write(functions, &memory, &description, &package)?;

@@ -1,0 +1,11 @@
+//! Finished artefacts on disk: what files they consist of, proof of what is in them, and publishing in one step.
+//!
+//! Level 5: knows the writers and readers below it and no model.
+
+mod mlpackage;
+mod publish;
+mod tree;
+
+pub use mlpackage::{ReadBack, ReadBackError, read_back};
+pub use publish::{Outcome, PublishError, Replace, Stage};
+pub use tree::{FileDigest, Tree, TreeError};
