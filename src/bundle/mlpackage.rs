@@ -3,12 +3,13 @@
 use super::{Tree, TreeError};
 use crate::digest::Digest;
 use crate::emit::mil::read::{Constant, Content, Package, ReadError, Violation, WeightScan};
-use crate::emit::mil::{ConstantName, MilReport, ValueDigest};
-use crate::ir::{Graph, Op};
+use crate::emit::mil::{ConstantName, MilReport, ValueDigest, ValueHasher};
+use crate::ir::{Graph, Materializer, Op, Source, ValueId};
 use crate::tensor::Fact;
 use crate::validate::Checked;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
 /// What was found the same.
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 pub struct ReadBack {
     /// Every file of the package.
     pub tree: Tree,
-    /// Functions lifted back, whose inputs and outputs are those of the graphs.
+    /// Functions lifted back, which compute what the graphs compute from the same inputs.
     pub functions: usize,
     /// Operations, counted by type as the writer counted them.
     pub operations: usize,
@@ -34,12 +35,14 @@ pub enum ReadBackError {
     Tree(#[from] TreeError),
     #[error("what was written breaks a rule: {0}")]
     Violation(Violation),
-    #[error("operations read back are {found:?}, written were {written:?}")]
-    Census { found: BTreeMap<String, usize>, written: BTreeMap<String, usize> },
+    #[error("{found} operations of type {kind} were read back, {written} were written")]
+    Census { kind: String, found: usize, written: usize },
     #[error("functions read back are {found:?}, written were {written:?}")]
     Functions { found: Vec<String>, written: Vec<String> },
     #[error("function {function}: {what} read back are {found}, written were {written}")]
     Features { function: String, what: &'static str, found: String, written: String },
+    #[error("function {function}: output {output} is not computed from what was written")]
+    Wiring { function: String, output: String },
     #[error("function {function}: values of constant {name} read back are not those written")]
     Values { function: String, name: String },
     #[error("constants read back are {found}, written were {written}")]
@@ -48,8 +51,8 @@ pub enum ReadBackError {
     File { path: String },
 }
 
-/// Reads the package in `dir` back: its operations, features and the values of every constant must be what `report`
-/// and `functions` say. Every byte of it is read once.
+/// Reads the package in `dir` back: its operations, features, wiring and the values of every constant must be what
+/// `report` and `functions` say. Every byte of it is read once.
 ///
 /// # Errors
 /// The first difference found.
@@ -59,12 +62,17 @@ pub fn read_back(dir: &Path, report: &MilReport, functions: &[Checked<'_>]) -> R
         return Err(ReadBackError::Violation(violation.clone()));
     }
     let census = package.census();
-    if census != report.ops {
-        return Err(ReadBackError::Census { found: census, written: report.ops.clone() });
+    for kind in census.keys().chain(report.ops.keys()) {
+        let of = |census: &BTreeMap<String, usize>| census.get(kind).copied().unwrap_or(0);
+        let (found, written) = (of(&census), of(&report.ops));
+        if found != written {
+            return Err(ReadBackError::Census { kind: kind.clone(), found, written });
+        }
     }
     same_functions(&package, report, functions)?;
     let scan = package.scan()?;
     let constants = same_values(&package, report, scan.as_ref())?;
+    same_graphs(&package, report, functions, scan.as_ref())?;
     let known: BTreeMap<PathBuf, (Digest, u64)> = package
         .weights_path()
         .zip(scan)
@@ -84,7 +92,18 @@ fn same_functions(package: &Package, report: &MilReport, functions: &[Checked<'_
     if found != written || functions.len() != report.functions.len() {
         return Err(ReadBackError::Functions { found, written });
     }
-    for (name, checked) in report.functions.iter().zip(functions) {
+    Ok(())
+}
+
+/// Lifts each function and compares it with its graph: features by name, dtype and shape, and what each output is
+/// computed from, down to the values of constants.
+fn same_graphs(
+    package: &Package,
+    report: &MilReport,
+    functions: &[Checked<'_>],
+    scan: Option<&WeightScan>,
+) -> Result<(), ReadBackError> {
+    for ((name, checked), written) in report.functions.iter().zip(functions).zip(&report.nodes) {
         let (lifted, graph) = (package.lift(name)?, checked.graph());
         for (what, of) in [("inputs", inputs as fn(&Graph) -> Features), ("outputs", outputs)] {
             let (found, written) = (of(&lifted), of(graph));
@@ -93,16 +112,65 @@ fn same_functions(package: &Package, report: &MilReport, functions: &[Checked<'_
                 return Err(ReadBackError::Features { function: name.clone(), what, found, written });
             }
         }
+        let found = signatures(&lifted, |value| lifted_digest(package, &lifted, value, scan));
+        let written = signatures(graph, |value| written.get(&value.index()).copied());
+        // The outputs were just found to be the same by name and order.
+        let mut outputs = graph.outputs().iter().zip(lifted.outputs());
+        if let Some((output, _)) = outputs.find(|(w, f)| written[w.value.index()] != found[f.value.index()]) {
+            return Err(ReadBackError::Wiring { function: name.clone(), output: output.name.clone() });
+        }
     }
     Ok(())
+}
+
+/// For each node, a digest of all it is computed from. Paths do not count, nor does the order of independent nodes.
+fn signatures(graph: &Graph, mut values: impl FnMut(ValueId) -> Option<ValueDigest>) -> Vec<Digest> {
+    let mut known: Vec<(Digest, Option<ValueDigest>)> = Vec::new();
+    for (value, node) in graph.nodes() {
+        let constant = if let Op::Const(_) = node.op { values(value) } else { None };
+        let mut text = match constant {
+            Some(digest) => format!("{} {digest:?}", node.fact),
+            None => format!("{} {:?}", node.fact, node.op),
+        };
+        for (position, arg) in node.args.iter().enumerate() {
+            let (digest, values) = &known[arg.index()];
+            let bias = position == 2 && node.op == Op::Linear;
+            // A layer without bias is written with one of zeros.
+            if !(bias && *values == Some(zeros(graph.fact(*arg)))) {
+                text.push_str(&format!(" {digest}"));
+            }
+        }
+        known.push((Digest::of(text.as_bytes()), constant));
+    }
+    known.into_iter().map(|(digest, _)| digest).collect()
+}
+
+fn zeros(fact: &Fact) -> ValueDigest {
+    ValueDigest::of(fact.dtype, &vec![0; fact.bytes()])
+}
+
+/// Digest of a lifted constant: a tensor's is that of its bytes in the package, a literal's is made of its numbers.
+fn lifted_digest(package: &Package, graph: &Graph, value: ValueId, scan: Option<&WeightScan>) -> Option<ValueDigest> {
+    let weight = graph.constant(value)?;
+    match weight.source() {
+        Source::Tensor(name) => digest_of(package.constants().get(name)?, scan),
+        Source::Literal(_) | Source::Table(_) => {
+            let mut hasher = ValueHasher::new(weight.fact().dtype);
+            let made = Materializer::new(package).stream(weight, |bytes| {
+                hasher.update(bytes);
+                Ok::<_, Infallible>(())
+            });
+            made.ok().map(|()| hasher.finish())
+        }
+    }
 }
 
 type Features = Vec<(String, Fact)>;
 
 fn inputs(graph: &Graph) -> Features {
-    let named = |value: &crate::ir::ValueId| match &graph.node(*value).op {
-        Op::Input(name) => Some((name.clone(), graph.fact(*value).clone())),
-        _ => None,
+    let named = |value: &ValueId| {
+        let node = graph.node(*value);
+        if let Op::Input(name) = &node.op { Some((name.clone(), node.fact.clone())) } else { None }
     };
     graph.inputs().iter().filter_map(named).collect()
 }
@@ -154,5 +222,66 @@ fn same_file(dir: &Path, tree: &Tree, path: &Path, written: Digest) -> Result<()
         Ok(())
     } else {
         Err(ReadBackError::File { path: path.display().to_string() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::emit::mil::sample::{every_op, weights};
+    use crate::emit::mil::{Description, write};
+    use crate::tensor::DType;
+    use crate::validate::check;
+
+    const MODEL: &str = "Data/com.apple.CoreML/model.mlmodel";
+    const WEIGHTS: &str = "Data/com.apple.CoreML/weights/weight.bin";
+
+    /// What reading back finds after `change` of a file.
+    fn changed(names: &[&str], file: &str, change: impl FnOnce(&mut Vec<u8>)) -> Result<ReadBack, ReadBackError> {
+        let (dir, memory) = (tempfile::tempdir().unwrap(), weights());
+        let graphs: Vec<Graph> = names.iter().map(|name| every_op(name, &memory, DType::F16)).collect();
+        let checked: Vec<_> = graphs.iter().map(|graph| check(graph).unwrap()).collect();
+        let report = write(&checked, &memory, &Description::default(), dir.path()).unwrap();
+        let path = dir.path().join(file);
+        let mut bytes = fs_err::read(&path).unwrap();
+        change(&mut bytes);
+        fs_err::write(path, bytes).unwrap();
+        let read = read_back(dir.path(), &report, &checked);
+        if let Ok(read) = &read {
+            assert_eq!(read.tree, Tree::of(dir.path()).unwrap());
+        }
+        read
+    }
+
+    fn replaced(bytes: &mut [u8], from: &[u8], to: &[u8]) {
+        assert_eq!(from.len(), to.len());
+        let places: Vec<usize> =
+            bytes.windows(from.len()).enumerate().filter(|(_, w)| *w == from).map(|(i, _)| i).collect();
+        assert!(!places.is_empty());
+        for at in places {
+            bytes[at..at + to.len()].copy_from_slice(to);
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        for names in [&["main"][..], &["short", "long"]] {
+            let read = changed(names, MODEL, |_| {}).unwrap();
+            assert_eq!((read.functions, read.tree.files.len()), (names.len(), 3));
+        }
+    }
+
+    #[test]
+    fn each_change_is_found() {
+        let found = |file, change: fn(&mut Vec<u8>)| changed(&["main"], file, change).unwrap_err().to_string();
+        insta::assert_snapshot!(found(WEIGHTS, |b| b[130] ^= 1), @"function main: values of constant conv2d_weight read back are not those written");
+        insta::assert_snapshot!(found(WEIGHTS, |b| b[128..130].copy_from_slice(&[0, 0x7c])), @"function main: values of constant conv2d_weight read back are not those written");
+        insta::assert_snapshot!(found(WEIGHTS, |b| b.push(0)), @"what was written breaks a rule: weight file: length is 857, expected 856");
+        insta::assert_snapshot!(found(MODEL, |b| replaced(b, b"sigmoid", b"sigmoyd")), @"1 operations of type sigmoyd were read back, 0 were written");
+        // The division reads the difference in place of the product.
+        insta::assert_snapshot!(found(MODEL, |b| replaced(b, b"\x0a\x05\x0a\x03mul", b"\x0a\x05\x0a\x03sub")), @"function main: output soft_tokens is not computed from what was written");
+        insta::assert_snapshot!(found(MODEL, |b| replaced(b, b"linear_same", b"linear_sams")), @"function main: values of constant linear_sams read back are not those written");
+        let manifest = changed(&["main"], "Manifest.json", |b| b.push(b' '));
+        assert!(matches!(manifest, Err(ReadBackError::File { .. })), "{manifest:?}");
     }
 }

@@ -142,18 +142,18 @@ mod tests {
         assert_eq!(put(&mut blobs, DType::F16, 1, &data), 64);
         assert_eq!(put(&mut blobs, DType::F16, 1, &[9; 70]), 192);
         assert_eq!(put(&mut blobs, DType::F16, 1, &data), 64, "the same blob again");
-        assert_eq!(put(&mut blobs, DType::I8, 4, &data), 448, "the same bytes of another dtype");
+        assert_eq!(put(&mut blobs, DType::I8, 4, &data), 384, "the same bytes of another dtype");
         assert_eq!(put(&mut blobs, DType::F16, 1, &[9; 70]), 192, "a copy at the very end");
         assert_eq!((blobs.stored, blobs.shared), (24 + 70 + 24, 24 + 70));
         let (out, len) = blobs.finish().unwrap();
         let mut file = out.into_inner();
         file.truncate(len as usize);
-        assert_eq!(file.len(), 448 + 64 + 24);
+        assert_eq!(file.len(), 384 + 64 + 24);
         assert_eq!(file[..8], [3, 0, 0, 0, 2, 0, 0, 0]);
         assert_eq!(file[64..76], [0xEF, 0xBE, 0xAD, 0xDE, 1, 0, 0, 0, 24, 0, 0, 0]);
         assert_eq!(file[80..82], [128, 0]);
         assert_eq!(file[128..152], data);
-        assert!(file[152..192].iter().all(|b| *b == 0) && file[326..448].iter().all(|b| *b == 0));
+        assert!(file[152..192].iter().all(|b| *b == 0) && file[326..384].iter().all(|b| *b == 0));
     }
 
     #[test]

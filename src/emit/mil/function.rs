@@ -44,19 +44,21 @@ pub(super) fn write_function<W: Write + Seek>(
         values: HashMap::new(),
         params: BTreeMap::new(),
         operations: Vec::new(),
+        digests: BTreeMap::new(),
     };
     let features = writer.features(description)?;
     for (value, node) in graph.nodes() {
         writer.node(value, node)?;
     }
     writer.aliases()?;
-    let inputs = graph.inputs().iter().filter_map(|value| match graph.node(*value) {
-        Node { op: Op::Input(name), fact, .. } => Some(named(name, fact)),
-        _ => None,
+    let inputs = graph.inputs().iter().filter_map(|value| {
+        let node = graph.node(*value);
+        if let Op::Input(name) = &node.op { Some(named(name, &node.fact)) } else { None }
     });
     let mut function = Function { inputs: inputs.collect(), opset: OPSET.into(), ..Function::default() };
     let outputs = graph.outputs().iter().map(|o| o.name.clone()).collect();
     let block = Block { outputs, operations: writer.operations };
+    writer.package.report.nodes.push(writer.digests);
     function.block_specializations.insert(OPSET.into(), block);
     Ok(Written { function, inputs: features.0, outputs: features.1 })
 }
@@ -71,6 +73,8 @@ struct FunctionWriter<'w, 'a, W> {
     /// Names of the parameters written so far, by input and value.
     params: BTreeMap<(&'static str, Param), String>,
     operations: Vec<Operation>,
+    /// Digests of the graph's constants, by node.
+    digests: BTreeMap<usize, ValueDigest>,
 }
 
 impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
@@ -116,7 +120,8 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
             Op::Const(id) => {
                 let name = self.names.fresh(&node.path);
                 let weight = self.graph.weight(*id);
-                let val = self.weight(&name, node, weight)?;
+                let (val, digest) = self.weight(&name, node, weight)?;
+                self.digests.insert(value.index(), digest);
                 self.push(constant(&name, val));
                 self.values.insert(value, name);
                 Ok(())
@@ -187,7 +192,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
                 self.package.report.immediates += 1;
                 string(text)
             }
-            (_, Some((fact, bytes))) => self.values_at_hand(&name, node, &fact, &bytes)?,
+            (_, Some((fact, bytes))) => self.values_at_hand(&name, node, &fact, &bytes)?.0,
             (_, None) => return Err(self.unsupported(node, "a parameter has no values")),
         };
         self.push(constant(&name, value));
@@ -195,11 +200,17 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
         Ok(name)
     }
 
-    fn values_at_hand(&mut self, name: &str, node: &Node, fact: &Fact, bytes: &[u8]) -> Result<Value, MilError> {
+    fn values_at_hand(
+        &mut self,
+        name: &str,
+        node: &Node,
+        fact: &Fact,
+        bytes: &[u8],
+    ) -> Result<(Value, ValueDigest), MilError> {
         self.store(name, node, fact, |_, sink| sink(bytes).map_err(MaterializeError::Sink))
     }
 
-    fn weight(&mut self, name: &str, node: &Node, weight: &Weight) -> Result<Value, MilError> {
+    fn weight(&mut self, name: &str, node: &Node, weight: &Weight) -> Result<(Value, ValueDigest), MilError> {
         self.store(name, node, weight.fact(), |weights, sink| weights.stream(weight, sink))
     }
 
@@ -210,7 +221,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
         node: &Node,
         fact: &Fact,
         fill: impl FnOnce(&mut Materializer<'_>, &mut dyn FnMut(&[u8]) -> io::Result<()>) -> Filled,
-    ) -> Result<Value, MilError> {
+    ) -> Result<(Value, ValueDigest), MilError> {
         let codes = codes(fact.dtype).ok_or_else(|| self.unsupported(node, "no constant of that dtype exists"))?;
         let r#type = tensor_type(&codes, fact.shape.dims());
         let Package { blobs, weights, report } = &mut *self.package;
@@ -239,7 +250,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
             }
         };
         report.values.insert(ConstantName { function: self.name.into(), name: name.into() }, digest);
-        Ok(value)
+        Ok((value, digest))
     }
 
     fn push(&mut self, op: Operation) {

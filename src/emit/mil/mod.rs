@@ -12,7 +12,12 @@ mod function;
 mod legalize;
 mod names;
 pub mod read;
+#[cfg(test)]
+#[path = "../../../tests/support/mil_sample.rs"]
+pub(crate) mod sample;
 mod schema;
+#[cfg(test)]
+mod tests;
 mod value;
 mod writer;
 
@@ -60,6 +65,9 @@ pub struct MilReport {
     /// Digest of each constant's values; strings have none.
     #[serde(skip)]
     pub values: BTreeMap<ConstantName, ValueDigest>,
+    /// For each function, the digest of each constant of its graph by the node's index.
+    #[serde(skip)]
+    pub nodes: Vec<BTreeMap<usize, ValueDigest>>,
 }
 
 /// Why a package could not be written.

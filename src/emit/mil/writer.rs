@@ -158,6 +158,7 @@ fn empty_report(names: &[String]) -> MilReport {
         model: Digest::of(b""),
         manifest: Digest::of(b""),
         values: BTreeMap::new(),
+        nodes: Vec::new(),
     }
 }
 

@@ -13,6 +13,8 @@ mod lift;
 mod package;
 mod program;
 mod spell;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub use blob::{BlobFault, Record, WeightScan};

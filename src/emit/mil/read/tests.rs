@@ -1,0 +1,270 @@
+use super::{Content, Package, ReadError, Violation};
+use crate::emit::mil::sample::{every_op, weights};
+use crate::emit::mil::{Description, schema, write};
+use crate::tensor::{DType, WeightSource};
+use crate::validate::check;
+use proptest::prelude::*;
+use prost::Message;
+use std::path::{Path, PathBuf};
+
+const MODEL: &str = "Data/com.apple.CoreML/model.mlmodel";
+const WEIGHTS: &str = "Data/com.apple.CoreML/weights/weight.bin";
+const MANIFEST: &str = "Manifest.json";
+
+fn sample() -> tempfile::TempDir {
+    let (dir, memory) = (tempfile::tempdir().unwrap(), weights());
+    let graph = every_op("main", &memory, DType::F16);
+    write(&[check(&graph).unwrap()], &memory, &Description::default(), dir.path()).unwrap();
+    dir
+}
+
+/// The sample with its model message changed.
+fn remodelled(change: impl FnOnce(&mut schema::Model)) -> tempfile::TempDir {
+    let dir = sample();
+    let path = dir.path().join(MODEL);
+    let mut model = schema::Model::decode(fs_err::read(&path).unwrap().as_slice()).unwrap();
+    change(&mut model);
+    fs_err::write(path, model.encode_to_vec()).unwrap();
+    dir
+}
+
+fn main_of(model: &mut schema::Model) -> &mut schema::Function {
+    model.ml_program.as_mut().unwrap().functions.get_mut("main").unwrap()
+}
+
+fn operations(model: &mut schema::Model) -> &mut Vec<schema::Operation> {
+    &mut main_of(model).block_specializations.get_mut("CoreML8").unwrap().operations
+}
+
+fn op<'m>(model: &'m mut schema::Model, kind: &str) -> &'m mut schema::Operation {
+    operations(model).iter_mut().find(|op| op.r#type == kind).unwrap()
+}
+
+fn tensor(named: &mut schema::NamedValueType) -> &mut schema::TensorType {
+    named.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap()
+}
+
+fn violations(change: impl FnOnce(&mut schema::Model)) -> String {
+    let dir = remodelled(change);
+    let package = Package::open(dir.path()).unwrap();
+    package.violations().iter().map(|v| format!("{v}\n")).collect()
+}
+
+#[test]
+fn what_a_loader_lets_pass_is_seen() {
+    assert_eq!(violations(|_| {}), "");
+    insta::assert_snapshot!(violations(|m| m.specification_version = 8), @"specification version 8 goes with opset CoreML7, but function main has CoreML8");
+    insta::assert_snapshot!(violations(|m| op(m, "tanh").outputs[0].name = "abs".into()), @"function main: two values are called abs");
+    insta::assert_snapshot!(violations(|m| op(m, "tanh").outputs[0].name = "a.b".into()), @r#"value "a.b" is no identifier"#);
+    insta::assert_snapshot!(violations(|m| op(m, "tanh").outputs[0].name = "image".into()), @"function main: two values are called image");
+    insta::assert_snapshot!(violations(|m| {
+        let dim = tensor(&mut op(m, "tanh").outputs[0]).dimensions[0].clone();
+        tensor(&mut op(m, "tanh").outputs[0]).dimensions.resize(6, dim);
+    }), @"function main: value tanh has rank 6, above 5");
+    insta::assert_snapshot!(violations(|m| tensor(&mut op(m, "tanh").outputs[0]).dimensions[0].constant = None), @"function main: value tanh has an extent that is not fixed");
+    insta::assert_snapshot!(violations(|m| tensor(&mut op(m, "const").outputs[0]).data_type = 11), @r"
+    function main: constant conv2d_weight is declared f32[4,1,3,3], but holds f16[4,1,3,3]
+    function main: constant conv2d_weight is declared f32[4,1,3,3], but holds f16
+    ");
+}
+
+#[test]
+fn a_description_of_something_else_is_seen() {
+    let description =
+        |change: fn(&mut schema::ModelDescription)| violations(|m| change(m.description.as_mut().unwrap()));
+    insta::assert_snapshot!(description(|d| d.input[0].name = "other".into()), @r"
+    function main: input image is f16[1,1,8,6], but the description says not there
+    function main: input other is not there, but the description says f16[1,1,8,6]
+    ");
+    insta::assert_snapshot!(description(|d| {
+        d.output[1].r#type.as_mut().unwrap().multi_array_type.as_mut().unwrap().shape[0] = 2;
+    }), @"function main: output hidden is f16[1,9,6], but the description says f16[2,9,6]");
+    insta::assert_snapshot!(description(|d| {
+        d.functions.push(schema::FunctionDescription { name: "other".into(), ..Default::default() });
+    }), @r#"
+    function main stands only in the program
+    function other stands only in the description
+    the default function "" is not there
+    "#);
+}
+
+#[test]
+fn a_constant_that_is_not_as_declared_is_seen() {
+    let val =
+        |change: fn(&mut schema::Value)| violations(|m| change(op(m, "const").attributes.get_mut("val").unwrap()));
+    insta::assert_snapshot!(val(|v| v.blob_file_value.as_mut().unwrap().offset = 128), @"function main: constant conv2d_weight refers to 128, where no record of the weight file is");
+    insta::assert_snapshot!(val(|v| v.blob_file_value.as_mut().unwrap().offset = 64 * 4), @r"function main: constant conv2d_weight is declared f16[4,1,3,3], but holds 60 bytes");
+    let infinite = violations(|m| {
+        let consts = operations(m).iter_mut().find(|op| op.outputs[0].name == "conv2d_bias").unwrap();
+        let value = consts.attributes.get_mut("val").unwrap().immediate_value.as_mut().unwrap();
+        value.tensor.as_mut().unwrap().bytes.as_mut().unwrap().values[..2].copy_from_slice(&[0, 0x7c]);
+    });
+    insta::assert_snapshot!(infinite, @"function main: constant conv2d_bias holds a value that is not finite");
+}
+
+/// The sample with some bytes of a file changed.
+fn patched(file: &str, at: usize, bytes: &[u8]) -> tempfile::TempDir {
+    let dir = sample();
+    let path = dir.path().join(file);
+    let mut content = fs_err::read(&path).unwrap();
+    content[at..at + bytes.len()].copy_from_slice(bytes);
+    fs_err::write(path, content).unwrap();
+    dir
+}
+
+#[test]
+fn a_broken_weight_file_is_seen() {
+    let first = |at: usize, bytes: &[u8]| {
+        let dir = patched(WEIGHTS, at, bytes);
+        Package::open(dir.path()).unwrap().violations().first().map(Violation::to_string).unwrap_or_default()
+    };
+    insta::assert_snapshot!(first(0, &[99]), @"weight file: count is 99, expected 5");
+    insta::assert_snapshot!(first(4, &[1]), @"weight file: version is 1, expected 2");
+    insta::assert_snapshot!(first(64, &[0]), @"weight file: record at 64: it starts with 0xdeadbe00, expected 0xdeadbeef");
+    insta::assert_snapshot!(first(68, &[2]), @"function main: constant conv2d_weight is declared f16[4,1,3,3], but holds f32");
+    insta::assert_snapshot!(first(72, &[0xff; 8]), @"weight file: record at 64: its data, 18446744073709551615 bytes at 128, leaves the 856 bytes of the file");
+    insta::assert_snapshot!(first(80, &[129]), @"weight file: record at 64: its data is at 129, which is not aligned to 64 bytes");
+    insta::assert_snapshot!(first(88, &[8]), @"weight file: record at 64: it leaves 8 bits of its last byte unused, of 0 to 7");
+    insta::assert_snapshot!(first(100, &[1]), @"weight file: record at 64: its reserved bytes are not zero");
+    insta::assert_snapshot!(first(128 + 72, &[1]), @"weight file: record at 64: the bytes behind its data are not zero");
+
+    let dir = patched(WEIGHTS, 128, &[0, 0x7c]);
+    let package = Package::open(dir.path()).unwrap();
+    assert_eq!(package.violations(), []);
+    assert_eq!(package.scan().unwrap().unwrap().not_finite, [64]);
+}
+
+#[test]
+fn an_operation_that_is_not_as_declared_is_refused() {
+    let lifted = |change: fn(&mut schema::Model)| {
+        let dir = remodelled(change);
+        let error = Package::open(dir.path()).unwrap().lift("main").unwrap_err();
+        let source = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();
+        format!("{error}{source}")
+    };
+    insta::assert_snapshot!(lifted(|m| tensor(&mut op(m, "tanh").outputs[0]).data_type = 11), @"function main: value tanh is declared f32[1,9,6], but its operands make it f16[1,9,6]");
+    insta::assert_snapshot!(lifted(|m| op(m, "tanh").r#type = "erf".into()), @"function main: value tanh: erf is not an operation of ours, or not in this form: its type is unknown");
+    insta::assert_snapshot!(lifted(|m| { op(m, "tanh").inputs.clear(); }), @"function main: value tanh: tanh is not an operation of ours, or not in this form: input x is missing");
+    insta::assert_snapshot!(lifted(|m| {
+        op(m, "tanh").inputs.get_mut("x").unwrap().arguments[0].name = Some("nope".into());
+    }), @"function main: value tanh reads nope, which is not there");
+    insta::assert_snapshot!(lifted(|m| {
+        let weight = op(m, "linear").inputs["bias"].clone();
+        op(m, "linear").inputs.insert("weight".into(), weight);
+    }), @"function main: node layers_0_proj: linear takes an operand of rank 2 (weight), got [12]");
+    insta::assert_snapshot!(lifted(|m| {
+        let perm = op(m, "transpose").inputs["perm"].clone();
+        op(m, "softmax").inputs.insert("axis".into(), perm);
+    }), @"function main: value layers_0_soft: softmax is not an operation of ours, or not in this form: parameter axis has 4 values");
+}
+
+#[test]
+fn defaults_may_be_left_out() {
+    let dir = remodelled(|m| {
+        for (kind, input) in [
+            ("conv", "dilations"),
+            ("rsqrt", "epsilon"),
+            ("softmax", "axis"),
+            ("concat", "interleave"),
+            ("pad", "mode"),
+            ("pad", "constant_val"),
+        ] {
+            assert!(op(m, kind).inputs.remove(input).is_some(), "{kind} {input}");
+        }
+    });
+    Package::open(dir.path()).unwrap().lift("main").unwrap();
+}
+
+#[test]
+fn a_package_that_is_none() {
+    let open = |file: &str, content: &str| {
+        let dir = sample();
+        fs_err::write(dir.path().join(file), content).unwrap();
+        let error = Package::open(dir.path()).unwrap_err();
+        let source = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();
+        format!("{error}{source}").replace(&dir.path().display().to_string(), "P")
+    };
+    insta::assert_snapshot!(open(MANIFEST, "{"), @"P/Manifest.json is no manifest of a package: EOF while parsing an object at line 1 column 1");
+    insta::assert_snapshot!(open(MANIFEST, "{}"), @r#"P/Manifest.json is no manifest of a package: its version is "", expected "1.0.0""#);
+    insta::assert_snapshot!(open(MANIFEST, r#"{"fileFormatVersion":"1.0.0","itemInfoEntries":{},"rootModelIdentifier":"A"}"#), @r#"P/Manifest.json is no manifest of a package: root model "A" is not among its items"#);
+    let outside =
+        r#"{"fileFormatVersion":"1.0.0","itemInfoEntries":{"A":{"path":"../../x"}},"rootModelIdentifier":"A"}"#;
+    insta::assert_snapshot!(open(MANIFEST, outside), @r#"P/Manifest.json is no manifest of a package: item path "../../x" leaves the package"#);
+    insta::assert_snapshot!(open(MODEL, ""), @"P/Data/com.apple.CoreML/model.mlmodel holds no ML program (specification version 0)");
+    insta::assert_snapshot!(open(MODEL, "text"), @"P/Data/com.apple.CoreML/model.mlmodel is no Core ML model: byte 1: wire type 4, expected 0, 1, 2 or 5");
+    let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(Package::open(dir.path()), Err(ReadError::Io { .. })));
+}
+
+#[test]
+fn a_package_of_coremltools_opens() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/coremltools.mlpackage");
+    let package = Package::open(&dir).unwrap();
+    assert_eq!(package.violations(), []);
+    let listing: String = package.functions()[0]
+        .operations
+        .iter()
+        .filter(|op| op.kind != "const")
+        .map(|op| format!("{} {}\n", op.kind, op.label()))
+        .collect();
+    insta::assert_snapshot!(listing, @r"
+    read_state read_state_0
+    add add_0
+    write_state write_state
+    layer_norm layer_norm_0
+    constexpr_blockwise_shift_scale constexpr_blockwise_shift_scale_0
+    linear linear_0
+    clip clip_0
+    softmax probabilities
+    ");
+    let compressed: Vec<String> = package
+        .constants()
+        .values()
+        .filter(|c| matches!(c.content, Content::Blob(_)))
+        .map(|c| format!("{} {}", c.name, c.kind))
+        .collect();
+    insta::assert_snapshot!(compressed.join("\n"), @r"
+    constexpr_blockwise_shift_scale_0.data i8[6,8]
+    constexpr_blockwise_shift_scale_0.scale f16[6,2]
+    ");
+    let scan = package.scan().unwrap().unwrap();
+    assert_eq!(scan.values.len(), package.records().len());
+    assert!(package.lift("main").is_err());
+}
+
+fn exercise(dir: &Path) {
+    let Ok(package) = Package::open(dir) else { return };
+    let _ = package.scan();
+    for function in package.functions() {
+        let _ = package.lift(&function.name);
+    }
+    for name in package.names() {
+        let size = package.fact(name).map_or(0, |f| f.bytes()).min(1 << 20);
+        let _ = package.read(name, 0, &mut vec![0; size]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn bytes_of_a_stranger_never_panic(
+        changes in prop::collection::vec((prop::sample::select(vec![MODEL, WEIGHTS, MANIFEST]), any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in prop::option::of((prop::sample::select(vec![MODEL, WEIGHTS]), any::<prop::sample::Index>())),
+    ) {
+        let dir = sample();
+        let path = |file: &str| -> PathBuf { dir.path().join(file) };
+        for (file, at, byte) in changes {
+            let mut content = fs_err::read(path(file)).unwrap();
+            let at = at.index(content.len());
+            content[at] = byte;
+            fs_err::write(path(file), content).unwrap();
+        }
+        if let Some((file, at)) = cut {
+            let mut content = fs_err::read(path(file)).unwrap();
+            content.truncate(at.index(content.len()));
+            fs_err::write(path(file), content).unwrap();
+        }
+        exercise(dir.path());
+    }
+}

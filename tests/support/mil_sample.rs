@@ -1,0 +1,132 @@
+//! Graphs with every op, and weights for them, for tests of the writers. Uses the public interface only.
+
+use eg2_convert::ir::{Binary, Builder, ConvSpec, Edit, Graph, Op, Reduce, Unary, ValueId, Weight};
+use eg2_convert::tensor::{DType, Fact, Shape, SourceError, WeightSource};
+use std::collections::BTreeMap;
+
+/// Tensors in memory.
+pub struct Memory(pub BTreeMap<String, (Fact, Vec<u8>)>);
+
+impl WeightSource for Memory {
+    fn names(&self) -> Vec<&str> {
+        self.0.keys().map(String::as_str).collect()
+    }
+
+    fn fact(&self, name: &str) -> Option<&Fact> {
+        self.0.get(name).map(|t| &t.0)
+    }
+
+    fn read(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<(), SourceError> {
+        let missing = || SourceError::Missing { tensor: name.into(), place: self.place(name) };
+        let (_, bytes) = self.0.get(name).ok_or_else(missing)?;
+        out.copy_from_slice(&bytes[offset as usize..][..out.len()]);
+        Ok(())
+    }
+
+    fn place(&self, _: &str) -> String {
+        "memory".into()
+    }
+}
+
+const TENSORS: [(&str, &[usize]); 7] = [
+    ("conv2d.weight", &[4, 1, 3, 3]),
+    ("conv2d.bias", &[4]),
+    ("conv1d.weight", &[6, 1, 5]),
+    ("linear.weight", &[12, 6]),
+    ("linear.bias", &[12]),
+    ("linear.same", &[12, 6]),
+    ("square.weight", &[6, 6]),
+];
+
+/// Weights that [`every_op`] refers to; `linear.same` holds what `linear.weight` holds.
+pub fn weights() -> Memory {
+    let tensor = |(name, dims): &(&str, &[usize])| {
+        let fact = Fact::new(DType::F32, Shape::new(*dims));
+        let value = |i: usize| ((i * 7 + dims.len()) % 23) as f32 / 16.0 - 0.6;
+        let bytes = (0..fact.shape.elements()).flat_map(|i| value(i).to_le_bytes()).collect();
+        (name.to_string(), (fact, bytes))
+    };
+    Memory(TENSORS.iter().map(tensor).collect())
+}
+
+struct Sample<'m> {
+    b: Builder,
+    memory: &'m Memory,
+    dtype: DType,
+}
+
+impl Sample<'_> {
+    fn weight(&mut self, name: &str) -> ValueId {
+        let weight = Weight::tensor(name, &self.memory.0[name].0).unwrap();
+        let weight = if self.dtype == DType::F32 { weight } else { weight.edit(Edit::Cast(self.dtype)).unwrap() };
+        self.b.constant(name, weight)
+    }
+
+    fn literal(&mut self, label: &str, values: Vec<f64>, dims: &[usize]) -> ValueId {
+        self.b.constant(label, Weight::literal(values, Fact::new(self.dtype, Shape::new(dims))).unwrap())
+    }
+
+    fn op(&mut self, label: &str, op: Op, args: &[ValueId]) -> ValueId {
+        self.b.push(label, op, args).unwrap()
+    }
+}
+
+/// A graph called `name` that uses every op, each unary, binary and reduction, and every kind of constant.
+pub fn every_op(name: &str, memory: &Memory, dtype: DType) -> Graph {
+    let mut s = Sample { b: Builder::new(name), memory, dtype };
+    let image = s.b.input("image", Fact::new(dtype, [1, 1, 8, 6])).unwrap();
+    let wave = s.b.input("wave", Fact::new(dtype, [1, 6, 9])).unwrap();
+
+    let (w, bias) = (s.weight("conv2d.weight"), s.weight("conv2d.bias"));
+    let spec = ConvSpec { stride: vec![2, 2], pad: vec![[1, 1], [1, 1]], groups: 1 };
+    let conv = s.op("subsample.0.conv", Op::Conv(spec), &[image, w, bias]);
+    let relu = s.b.unary(Unary::Relu, conv).unwrap();
+    let moved = s.op("subsample.0.moved", Op::Transpose { perm: vec![0, 2, 3, 1] }, &[relu]);
+    let flat = s.op("subsample.flat", Op::Reshape { shape: [1, 4, 12].into() }, &[moved]);
+
+    let w = s.weight("conv1d.weight");
+    let spec = ConvSpec { stride: vec![1], pad: vec![[4, 0]], groups: 6 };
+    let depthwise = s.op("lconv1d", Op::Conv(spec), &[wave, w]);
+    let tokens = s.op("lconv1d.tokens", Op::Transpose { perm: vec![0, 2, 1] }, &[depthwise]);
+
+    let mut x = tokens;
+    for kind in Unary::ALL {
+        x = match kind {
+            // One divided by the root asks for positive numbers.
+            Unary::Rsqrt => {
+                let one = s.literal("one", vec![1.0], &[]);
+                let above = s.b.binary(Binary::Add, x, one).unwrap();
+                s.b.unary(kind, above).unwrap()
+            }
+            Unary::Abs | Unary::Square | Unary::Tanh | Unary::Sigmoid | Unary::Silu | Unary::Relu => {
+                s.b.unary(kind, x).unwrap()
+            }
+        };
+    }
+    let vector = s.literal("bound", vec![0.5, 1.0, 1.5, 2.0, 2.5, 3.0], &[6]);
+    for kind in Binary::ALL {
+        x = s.b.binary(kind, x, vector).unwrap();
+    }
+    for kind in Reduce::ALL {
+        let reduced = s.op(kind.name(), Op::Reduce { kind, axis: 2 }, &[x]);
+        x = s.b.binary(Binary::Sub, x, reduced).unwrap();
+    }
+    let (w, bias) = (s.weight("linear.weight"), s.weight("linear.bias"));
+    let biased = s.op("layers.0.proj", Op::Linear, &[x, w, bias]);
+    let same = s.weight("linear.same");
+    let plain = s.op("layers.0.proj", Op::Linear, &[x, same]);
+    let joined = s.op("layers.0.joined", Op::Concat { axis: 1 }, &[biased, plain, flat]);
+    let cut = s.op("layers.0.cut", Op::Slice { begin: vec![0, 2, 0], end: vec![1, 20, 12] }, &[joined]);
+    let padded = s.op("layers.0.padded", Op::Pad { amount: vec![[0, 0], [2, 0], [0, 0]] }, &[cut]);
+    let soft = s.op("layers.0.soft", Op::Softmax { axis: 2 }, &[padded]);
+    let other = if dtype == DType::F32 { DType::F16 } else { DType::F32 };
+    let there = s.op("there", Op::Cast(other), &[soft]);
+    let back = s.op("back", Op::Cast(dtype), &[there]);
+
+    s.b.output("soft_tokens", back);
+    s.b.output("hidden", x);
+    s.b.output("hidden_again", x);
+    s.b.output("wave_again", wave);
+    s.b.output("one_out", vector);
+    s.b.finish()
+}
