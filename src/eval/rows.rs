@@ -134,8 +134,7 @@ fn coalesce(lead: &[usize], strides: &[Strides]) -> (Vec<usize>, Vec<Strides>) {
         if extent == 1 {
             continue;
         }
-        let joins =
-            merged.iter().zip(strides).all(|(m, s)| m.last().is_some_and(|outer| *outer == s[axis] * extent));
+        let joins = merged.iter().zip(strides).all(|(m, s)| m.last().is_some_and(|outer| *outer == s[axis] * extent));
         match dims.last_mut() {
             Some(outer) if joins => {
                 *outer *= extent;
@@ -170,8 +169,7 @@ fn tasks<'a>(
     let mut rest: Vec<&mut [f32]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
     let mut made = Vec::new();
     for slab in 0..outer.iter().product::<usize>() {
-        let bases: Vec<usize> =
-            externals.iter().zip(strides).map(|(x, s)| x.offset() + dot(slab, outer, s)).collect();
+        let bases: Vec<usize> = externals.iter().zip(strides).map(|(x, s)| x.offset() + dot(slab, outer, s)).collect();
         for first in (0..inner).step_by(block) {
             let rows = block.min(inner - first);
             let starts = bases.iter().zip(strides).map(|(b, s)| b + first * s.last().copied().unwrap_or(0)).collect();

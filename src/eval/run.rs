@@ -4,7 +4,7 @@ use super::plan::{Step, WholeOp, plan};
 use super::rows::{Program, Watch, look};
 use super::value::{Reading, RoundF16, is_float, tensor};
 use super::{EvalError, HostTensor, InputCast, NonFinite, Options, Peak, Report, Values};
-use super::{matrix, reduce, rows, shape};
+use super::{matrix, reduce, rows, shape, weights};
 use crate::ir::{Graph, Materializer, Op, ValueId};
 use crate::tensor::{DType, Fact, WeightSource, bytes_of_f32, narrow_f16, round_f16};
 use crate::validate::Checked;
@@ -66,9 +66,8 @@ impl<'a> Evaluator<'a> {
             return Err(EvalError::Unknown { input: input.clone(), expected: expected() });
         }
         let feed = |(name, id, fact): &(&str, ValueId, &Fact)| {
-            let given = inputs
-                .get(*name)
-                .ok_or_else(|| EvalError::Missing { input: (*name).into(), expected: expected() })?;
+            let given =
+                inputs.get(*name).ok_or_else(|| EvalError::Missing { input: (*name).into(), expected: expected() })?;
             let tensor = self.feed(name, *id, fact, given, casts)?;
             Ok((*id, tensor))
         };
@@ -122,10 +121,8 @@ impl<'a> Evaluator<'a> {
         feeds: &[(ValueId, Tensor)],
         watch: Watch,
     ) -> Result<(BTreeMap<String, HostTensor>, Report), EvalError> {
-        if let Some((_, node)) = self
-            .graph
-            .nodes()
-            .find(|(_, n)| !matches!(n.fact.dtype, DType::F32 | DType::F16 | DType::I32))
+        if let Some((_, node)) =
+            self.graph.nodes().find(|(_, n)| !matches!(n.fact.dtype, DType::F32 | DType::F16 | DType::I32))
         {
             let (path, op, found) = (node.path.clone(), node.op.name(), node.fact.clone());
             return Err(EvalError::Unsupported { path, op, found });
@@ -207,7 +204,10 @@ impl Run<'_, '_> {
                 .map_err(failed)?;
             Tensor::from_vec(values, dims, &Device::Cpu)
         } else {
-            let mut values = self.materializer.read_f32(weight).map_err(failed)?;
+            let mut values = match weights::read_plain(self.evaluator.source, weight) {
+                Some(values) => values,
+                None => self.materializer.read_f32(weight).map_err(failed)?,
+            };
             if self.evaluator.options.round_f16 {
                 values.par_chunks_mut(CHUNK).for_each(round_f16);
             }

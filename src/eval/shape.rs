@@ -130,9 +130,7 @@ pub(super) fn pad(x: &Tensor, amount: &[[usize; 2]]) -> Result<Tensor, Error> {
     let view = reading.floats()?;
     let left = amount.last().map_or(0, |a| a[0]);
     pull_rows(&dims, &mut out, |index, row| {
-        let inside = |((i, [before, _]), d): ((&usize, &[usize; 2]), &usize)| {
-            i.checked_sub(*before).filter(|i| i < d)
-        };
+        let inside = |((i, [before, _]), d): ((&usize, &[usize; 2]), &usize)| i.checked_sub(*before).filter(|i| i < d);
         let from: Option<Vec<usize>> = index.iter().zip(amount).zip(view.dims()).map(inside).collect();
         if let Some(from) = from {
             copy_row(&view, &from, &mut row[left..left + view.width()]);
