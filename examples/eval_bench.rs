@@ -16,7 +16,7 @@ const KEYS: usize = 12;
 /// Serves every tensor from one short stream of noise.
 struct Noise {
     facts: BTreeMap<String, Fact>,
-    bytes: Vec<u8>,
+    values: Vec<f32>,
 }
 
 impl Noise {
@@ -26,7 +26,7 @@ impl Noise {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             ((state >> 40) as f32 / (1 << 23) as f32 - 1.0) * 0.05
         };
-        Noise { facts: BTreeMap::new(), bytes: (0..1 << 20).flat_map(|_| next().to_le_bytes()).collect() }
+        Noise { facts: BTreeMap::new(), values: (0..1 << 22).map(|_| next()).collect() }
     }
 }
 
@@ -38,11 +38,16 @@ impl WeightSource for Noise {
         self.facts.get(name)
     }
     fn read(&self, _: &str, offset: u64, out: &mut [u8]) -> Result<(), SourceError> {
-        let mut at = offset as usize % self.bytes.len();
-        let mut rest = out;
+        let mut values = vec![0f32; out.len().div_ceil(4)];
+        self.read_f32("", offset as usize / 4, &mut values)?;
+        out.iter_mut().zip(values.iter().flat_map(|v| v.to_le_bytes())).for_each(|(o, b)| *o = b);
+        Ok(())
+    }
+    fn read_f32(&self, _: &str, start: usize, out: &mut [f32]) -> Result<(), SourceError> {
+        let (mut at, mut rest) = (start % self.values.len(), out);
         while !rest.is_empty() {
-            let n = rest.len().min(self.bytes.len() - at);
-            rest[..n].copy_from_slice(&self.bytes[at..at + n]);
+            let n = rest.len().min(self.values.len() - at);
+            rest[..n].copy_from_slice(&self.values[at..at + n]);
             rest = &mut rest[n..];
             at = 0;
         }

@@ -48,6 +48,21 @@ impl Axis {
         (o * self.stride + k).checked_sub(self.before).filter(|i| *i < self.size)
     }
 
+    /// Copies to each output what lies under tap `k`, leaving those outside the operand as they are.
+    #[inline(always)]
+    fn under_tap(&self, k: usize, line: &[f32], out: &mut [f32]) {
+        let first = self.before.saturating_sub(k).div_ceil(self.stride);
+        let Some(start) = self.at(first, k) else { return };
+        match out.get_mut(first..) {
+            Some(out) if self.stride == 1 => {
+                let n = out.len().min(self.size - start);
+                out[..n].copy_from_slice(&line[start..start + n]);
+            }
+            Some(out) => out.iter_mut().zip(line[start..].iter().step_by(self.stride)).for_each(|(o, v)| *o = *v),
+            None => {}
+        }
+    }
+
     fn plain(&self) -> bool {
         self.kernel == 1 && self.stride == 1 && self.out == self.size
     }
@@ -131,9 +146,7 @@ fn unfold(x: &Tensor, first: usize, rows: usize, h: Axis, w: Axis) -> Result<Ten
         for (row, out) in out.chunks_exact_mut(w.out).enumerate() {
             let Some(i) = h.at(first + row, kh) else { continue };
             let line = &x[(channel * h.size + i) * w.size..][..w.size];
-            for (j, o) in out.iter_mut().enumerate() {
-                *o = w.at(j, kw).map_or(0.0, |j| line[j]);
-            }
+            w.under_tap(kw, line, out);
         }
     });
     tensor(out, &[k, columns])

@@ -8,6 +8,7 @@
 //!
 //! Level 4: reads graphs and weights; knows no writer and no bundle.
 
+mod accuracy;
 mod block;
 mod elementwise;
 mod host;
@@ -19,8 +20,12 @@ mod reduce;
 mod rows;
 mod run;
 mod shape;
+#[cfg(test)]
+mod tests;
 mod value;
+mod weights;
 
+pub use accuracy::{Accuracy, accuracy};
 pub use host::{HostError, HostTensor, Values};
 pub use metrics::{Comparison, MetricError, compare};
 pub use run::Evaluator;

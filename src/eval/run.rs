@@ -4,7 +4,7 @@ use super::plan::{Step, WholeOp, plan};
 use super::rows::{Program, Watch, look};
 use super::value::{Reading, RoundF16, is_float, tensor};
 use super::{EvalError, HostTensor, InputCast, NonFinite, Options, Peak, Report, Values};
-use super::{matrix, reduce, rows, shape};
+use super::{matrix, reduce, rows, shape, weights};
 use crate::ir::{Graph, Materializer, Op, ValueId};
 use crate::tensor::{DType, Fact, WeightSource, bytes_of_f32, narrow_f16, round_f16};
 use crate::validate::Checked;
@@ -204,7 +204,10 @@ impl Run<'_, '_> {
                 .map_err(failed)?;
             Tensor::from_vec(values, dims, &Device::Cpu)
         } else {
-            let mut values = self.materializer.read_f32(weight).map_err(failed)?;
+            let mut values = match weights::read_plain(self.evaluator.source, weight) {
+                Some(values) => values,
+                None => self.materializer.read_f32(weight).map_err(failed)?,
+            };
             if self.evaluator.options.round_f16 {
                 values.par_chunks_mut(CHUNK).for_each(round_f16);
             }
