@@ -7,6 +7,10 @@
 //! checkpoint -> model authoring -> graph -> passes -> (validate) -> emit / evaluate -> bundle -> gate -> provenance
 //! ```
 
+// So that test support reads the same from within and from outside.
+#[cfg(test)]
+extern crate self as eg2_convert;
+
 pub mod digest;
 pub mod tensor;
 

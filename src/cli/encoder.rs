@@ -97,23 +97,24 @@ pub(super) fn failure(error: &PipelineError) -> Failure {
 }
 
 fn report(converted: &Converted, seconds: f64) -> Report {
+    let Converted { path, outcome, graph, record } = converted;
     let mut table = Table::default();
-    table.row("artefact", converted.path.display()).row("outcome", converted.outcome);
-    if let Some(record) = &converted.record {
-        let total: u64 = record.artefact.files.iter().map(|f| f.size).sum();
-        table.row("size", bytes(total)).row("digest root", record.artefact.digest_root);
+    table.row("artefact", path.display()).row("outcome", outcome);
+    let (ops, constants) = (thousands(graph.census.total() as u64), thousands(graph.census.constants as u64));
+    table.row("graph", format!("{ops} ops, {constants} constants, rank at most {}", graph.census.max_rank));
+    let weights = &graph.weights;
+    table.row("weights", format!("{} parameters, {}", thousands(weights.parameters), bytes(weights.total_bytes)));
+    if let Some(record) = record {
+        let size: u64 = record.artefact.files.iter().map(|f| f.size).sum();
+        table.row("size", bytes(size)).row("digest root", record.artefact.digest_root);
+        for check in &record.checks {
+            table.row(check.name, "passed");
+        }
         for not_run in &record.not_run {
             table.row(not_run.name, format!("not run ({})", not_run.reason));
         }
     }
     table.row("seconds", format!("{seconds:.1}"));
-    let json = json!({
-        "artefact": converted.path,
-        "outcome": converted.outcome,
-        "seconds": seconds,
-        "graph": converted.graph,
-        "record": converted.record,
-    });
-    let _ = thousands(0);
+    let json = json!({ "artefact": path, "outcome": outcome, "seconds": seconds, "graph": graph, "record": record });
     Report { text: table.render(), json }
 }

@@ -211,12 +211,16 @@ fn weights(package: &Package) -> WeightView {
     let mut view = WeightView::default();
     let mut seen = BTreeSet::new();
     for constant in package.constants().values() {
-        if let Content::Blob(offset) = constant.content
-            && !seen.insert(offset)
-        {
+        let Constant { kind, content, .. } = constant;
+        let counts = match content {
+            Content::Blob(offset) => seen.insert(*offset),
+            // Small integers and switches are parameters of ops; small floats are weights all the same.
+            Content::Immediate(_) => kind.element.dtype().is_some_and(DType::is_float),
+            Content::Strings(_) | Content::Misfit(_) => false,
+        };
+        if !counts {
             continue;
         }
-        let Constant { kind, .. } = constant;
         let (Some(bytes), Some(elements)) = (constant.bytes(), kind.elements()) else { continue };
         *view.bytes.entry(kind.element.to_string()).or_default() += bytes;
         view.total_bytes += bytes;

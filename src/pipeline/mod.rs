@@ -12,7 +12,7 @@ mod run;
 pub use encoder::{EncoderOptions, encoder};
 pub use inspect::{BlockerView, FunctionView, InspectError, Inspection, WeightView, inspect};
 pub use origin::Origin;
-pub use package::{Converted, Destination, PipelineError};
+pub use package::{Converted, Destination, GraphFigures, PipelineError};
 pub use run::{Ran, RunError, RunOptions, run};
 
 /// Told how far a job is; the command line draws it.

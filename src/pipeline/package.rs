@@ -2,7 +2,7 @@
 
 use super::Progress;
 use super::origin::{Counted, SourceFiles};
-use crate::analysis;
+use crate::analysis::{self, Census, WeightReport};
 use crate::bundle::{self, Outcome, PublishError, ReadBackError, Replace, Stage};
 use crate::checkpoint::CheckpointError;
 use crate::digest::Digest;
@@ -14,6 +14,7 @@ use crate::passes::{Precision, PrecisionError, precision};
 use crate::provenance::{Artefact, Check, RECORD_VERSION, Record, Tool, needs_a_device};
 use crate::tensor::WeightSource;
 use crate::validate::{self, Violation};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::io;
 use std::path::PathBuf;
@@ -72,8 +73,8 @@ pub struct Converted {
     pub path: PathBuf,
     /// `published`, `unchanged` or `dry run`.
     pub outcome: &'static str,
-    /// Nodes that are not constants, and other figures of the graph, for the table.
-    pub graph: Value,
+    /// What the graph is made of.
+    pub graph: GraphFigures,
     /// The record; none for a dry run.
     pub record: Option<Record>,
 }
@@ -103,16 +104,15 @@ pub(super) struct Job<'a> {
 pub(super) fn package(job: Job<'_>, to: &Destination, progress: &dyn Progress) -> Result<Converted, PipelineError> {
     let (graph, precision_report) = precision(&job.graph, job.precision, job.source)?;
     let checked = validate::check(&graph).map_err(PipelineError::Invalid)?;
-    let figures = figures(&graph);
+    let figures = GraphFigures::of(&graph);
     let path = to.folder.join(format!("{}.mlpackage", to.name));
     if to.dry_run {
         return Ok(Converted { path, outcome: "dry run", graph: figures, record: None });
     }
     std::thread::scope(|threads| {
         let source = threads.spawn(|| job.files.record());
-        let weights: u64 = analysis::weight_bytes(&graph).values().sum();
-        let stage = Stage::new(&path, weights + weights / 100 + (1 << 20))?;
-        progress.stage("writing", read_bytes(&job.graph));
+        let stage = Stage::new(&path, needed(&figures))?;
+        progress.stage("writing", analysis::weights(&job.graph).total_bytes);
         let counted = Counted { inner: job.source, progress };
         let written = mil::write(&[checked], &counted, &job.description, stage.path())?;
         progress.stage("reading back", 0);
@@ -124,7 +124,7 @@ pub(super) fn package(job: Job<'_>, to: &Destination, progress: &dyn Progress) -
         let mut stages = serde_json::Map::new();
         stages.insert("author".into(), job.authoring);
         stages.insert("precision".into(), serde_json::to_value(&precision_report)?);
-        stages.insert("graph".into(), figures.clone());
+        stages.insert("graph".into(), serde_json::to_value(&figures)?);
         stages.insert("mil".into(), serde_json::to_value(&written)?);
         let record = Record {
             record_version: RECORD_VERSION,
@@ -157,16 +157,29 @@ pub(super) fn package(job: Job<'_>, to: &Destination, progress: &dyn Progress) -
     })
 }
 
-/// Bytes the writer will read of the source, as near as the graph tells.
-fn read_bytes(graph: &Graph) -> u64 {
-    analysis::weight_bytes(graph).values().sum()
+/// Bytes that a package of that graph will take: weights, alignment, and the program beside them.
+fn needed(figures: &GraphFigures) -> u64 {
+    let nodes = (figures.census.total() + figures.census.constants) as u64;
+    figures.weights.total_bytes + nodes * 2048
 }
 
-fn figures(graph: &Graph) -> Value {
-    let text = print(graph);
-    json!({
-        "text_sha256": Digest::of(text.as_bytes()),
-        "census": analysis::census(graph),
-        "weight_bytes": analysis::weight_bytes(graph).iter().map(|(d, n)| (d.name(), *n)).collect::<std::collections::BTreeMap<_, _>>(),
-    })
+/// What a graph is made of, and the digest of its text.
+#[derive(Clone, Debug, Serialize)]
+pub struct GraphFigures {
+    /// Digest of the graph's text: names, shapes and edits, no values.
+    pub text_sha256: Digest,
+    /// Ops by name, constants apart.
+    pub census: Census,
+    /// What the constants take.
+    pub weights: WeightReport,
+}
+
+impl GraphFigures {
+    fn of(graph: &Graph) -> GraphFigures {
+        GraphFigures {
+            text_sha256: Digest::of(print(graph).as_bytes()),
+            census: analysis::census(graph),
+            weights: analysis::weights(graph),
+        }
+    }
 }

@@ -1,5 +1,8 @@
 //! One integration binary; each file is a boundary of the tool.
 
+mod cli;
+mod coreml;
 mod encoder;
 mod graphs;
 mod layering;
+mod python;

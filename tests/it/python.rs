@@ -27,7 +27,10 @@ pub fn interpreter() -> PathBuf {
         .find(|p| Command::new(p).arg("--version").output().is_ok_and(|o| o.status.success()))
         .expect("the tests need Python 3.11 or newer on PATH");
     run(Path::new(host), &["-m", "venv", "--clear", "target/test-venv"]);
-    run(&python, &["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", "scripts/requirements-test.txt"]);
+    run(
+        &python,
+        &["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", "scripts/requirements-test.txt"],
+    );
     fs_err::write(&stamp, wanted).unwrap();
     python
 }
