@@ -242,14 +242,14 @@ impl Run<'_, '_> {
     }
 
     fn rows(&mut self, program: &Program) -> Result<(), EvalError> {
-        let first = program.instrs.first().map(|i| i.id);
+        let Some(first) = program.instrs.first().map(|i| i.id) else { return Ok(()) };
         let mut externals = Vec::with_capacity(program.externals.len());
         for id in &program.externals {
             externals.push(self.fetch(*id)?);
         }
         let start = Instant::now();
         let mut pool = std::mem::take(&mut self.pool);
-        let failed = |source| self.evaluator.failed(first.unwrap_or(program.externals[0]), source);
+        let failed = |source| self.evaluator.failed(first, source);
         for x in &mut externals {
             if !Reading::of(x).floats().map_err(failed)?.has_rows() {
                 *x = shape::dense(x).map_err(failed)?;
@@ -300,7 +300,7 @@ impl Run<'_, '_> {
             self.release(*arg);
         }
         if self.readers[id.index()] == 0 {
-            self.values[id.index()] = None;
+            self.values[id.index()] = None; // nobody reads it
         }
         Ok(())
     }
@@ -313,7 +313,7 @@ impl Run<'_, '_> {
         let value = shape::dense(value).map_err(self.failed(id))?;
         let reading = Reading::of(&value);
         let floats = reading.floats().map_err(self.failed(id))?;
-        let each = floats.dense().unwrap_or(&[]).par_chunks(CHUNK).map(look);
+        let each = floats.dense().map_err(self.failed(id))?.par_chunks(CHUNK).map(look);
         let (peak, bad) = each.reduce(|| (0.0, false), |a, b| (a.0.max(b.0), a.1 | b.1));
         self.saw(id, peak, bad);
         Ok(())
@@ -395,7 +395,7 @@ fn along(
     let (n, inner) = (dims[axis], dims[axis + 1..].iter().product());
     dims[axis] = extent;
     let reading = Reading::of(&x);
-    tensor(f(reading.floats()?.dense().unwrap_or(&[]), n, inner), &dims)
+    tensor(f(reading.floats()?.dense()?, n, inner), &dims)
 }
 
 /// Between floats and integers; a float loses its fraction.
