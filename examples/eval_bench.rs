@@ -266,8 +266,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for _ in 0..runs {
             let start = Instant::now();
             let (_, report) = evaluator.run(&inputs)?;
-            best = best.min(start.elapsed().as_secs_f64());
-            seconds = report.seconds;
+            let elapsed = start.elapsed().as_secs_f64();
+            if elapsed < best {
+                (best, seconds) = (elapsed, report.seconds);
+            }
         }
         println!("{name}: {layers} layers, {tokens} tokens, best of {runs}: {:.1} ms", best * 1e3);
         let mut sorted: Vec<_> = seconds.into_iter().collect();

@@ -129,7 +129,7 @@ fn grouped(x: &Tensor, weight: &Tensor, groups: usize, h: Axis, w: Axis) -> Resu
 fn copy_columns(part: &Tensor, out: &mut [f32], plane: usize, at: usize) -> Result<(), Error> {
     let n = part.dims()[1];
     let reading = Reading::of(part);
-    let part = reading.floats()?.dense().unwrap_or(&[]);
+    let part = reading.floats()?.dense()?;
     out.par_chunks_mut(plane).zip(part.par_chunks(n)).for_each(|(out, part)| out[at..at + n].copy_from_slice(part));
     Ok(())
 }
@@ -138,7 +138,7 @@ fn copy_columns(part: &Tensor, out: &mut [f32], plane: usize, at: usize) -> Resu
 fn unfold(x: &Tensor, first: usize, rows: usize, h: Axis, w: Axis) -> Result<Tensor, Error> {
     let (_, c, _, _) = x.dims4()?;
     let reading = Reading::of(x);
-    let x = reading.floats()?.dense().unwrap_or(&[]);
+    let x = reading.floats()?.dense()?;
     let (k, columns) = (c * h.kernel * w.kernel, rows * w.out);
     let mut out = vec![0f32; k * columns];
     out.par_chunks_mut(columns).enumerate().for_each(|(at, out)| {
@@ -162,7 +162,7 @@ fn depthwise(x: &Tensor, weight: &Tensor, groups: usize, h: Axis, w: Axis) -> Re
     // [kh, kw, outs]
     let taps = dense(&weight.reshape((outs, h.kernel * w.kernel))?.t()?)?;
     let (x, taps) = (Reading::of(&x), Reading::of(&taps));
-    let (x, taps) = (x.floats()?.dense().unwrap_or(&[]), taps.floats()?.dense().unwrap_or(&[]));
+    let (x, taps) = (x.floats()?.dense()?, taps.floats()?.dense()?);
     let mut out = vec![0f32; batch * h.out * w.out * outs];
     out.par_chunks_mut(outs * ROWS).enumerate().for_each(|(chunk, out)| {
         for (row, out) in out.chunks_exact_mut(outs).enumerate() {

@@ -16,6 +16,7 @@ mod math;
 mod matrix;
 mod metrics;
 mod plan;
+mod pool;
 mod reduce;
 mod rows;
 mod run;

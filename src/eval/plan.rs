@@ -29,6 +29,21 @@ pub(super) enum WholeOp<'g> {
     Cast(DType),
 }
 
+impl WholeOp<'_> {
+    /// Whether the result may share its buffer with an operand.
+    pub fn shares(&self) -> bool {
+        match self {
+            WholeOp::Conv(_) | WholeOp::Linear | WholeOp::Reduce { .. } | WholeOp::Softmax { .. } => false,
+            WholeOp::Transpose(_)
+            | WholeOp::Reshape(_)
+            | WholeOp::Slice { .. }
+            | WholeOp::Concat { .. }
+            | WholeOp::Pad(_)
+            | WholeOp::Cast(_) => true,
+        }
+    }
+}
+
 enum Class<'g> {
     Leaf,
     Row(RowOp),

@@ -4,6 +4,7 @@
 //! lie. The ops' own loops are in `elementwise`, `reduce` and `shape`.
 
 use super::block::Rows;
+use super::pool::Pool;
 use super::shape::{concat_rows, copy_rows, slice_rows};
 use super::value::{Floats, Strides};
 use super::{elementwise, reduce};
@@ -100,10 +101,15 @@ struct Task<'a> {
 }
 
 /// Runs `program`; gives its outputs, dense, and what was seen where `watch` asks.
-pub(super) fn run(program: &Program, externals: &[Floats<'_>], watch: Watch) -> (Vec<Vec<f32>>, Vec<Seen>) {
+pub(super) fn run(
+    program: &Program,
+    externals: &[Floats<'_>],
+    watch: Watch,
+    pool: &mut Pool,
+) -> (Vec<Vec<f32>>, Vec<Seen>) {
     let rows: usize = program.lead.iter().product();
     let mut outputs: Vec<Vec<f32>> =
-        program.slots[..program.outputs.len()].iter().map(|width| vec![0f32; rows * width]).collect();
+        program.slots[..program.outputs.len()].iter().map(|width| pool.take(rows * width)).collect();
     let strides: Vec<Strides> = externals.iter().map(|x| x.row_strides(&program.lead)).collect();
     let (lead, strides) = coalesce(&program.lead, &strides);
     let seen = Mutex::new(vec![Seen::default(); program.instrs.len()]);
@@ -246,19 +252,23 @@ fn run_instr<'a>(instr: &Instr, operand: impl Fn(usize) -> Rows<'a>, rows: usize
     }
 }
 
+/// Bits of infinity; those of a NaN without its sign are above.
+const INFINITE: u32 = f32::INFINITY.to_bits();
+
 /// Largest finite absolute value, and whether there is one that is not finite.
+///
+/// Compares bits, which order like the numbers do without their sign: a maximum of integers vectorizes.
 pub(super) fn look(values: &[f32]) -> (f32, bool) {
     pulp::Arch::new().dispatch(
         #[inline(always)]
         || {
-            let (mut peak, mut bad) = (0f32, false);
+            let (mut peak, mut worst) = (0u32, 0u32);
             for v in values {
-                let a = v.abs();
-                let finite = a <= f32::MAX;
-                bad |= !finite;
-                peak = if finite && a > peak { a } else { peak };
+                let bits = v.abs().to_bits();
+                worst = worst.max(bits);
+                peak = peak.max(if bits < INFINITE { bits } else { 0 });
             }
-            (peak, bad)
+            (f32::from_bits(peak), worst >= INFINITE)
         },
     )
 }

@@ -1,6 +1,7 @@
 //! Running a plan: values come to be, are read and freed.
 
 use super::plan::{Step, WholeOp, plan};
+use super::pool::Pool;
 use super::rows::{Program, Watch, look};
 use super::value::{Reading, RoundF16, is_float, tensor};
 use super::{EvalError, HostTensor, InputCast, NonFinite, Options, Peak, Report, Values};
@@ -133,6 +134,8 @@ impl<'a> Evaluator<'a> {
             materializer: Materializer::new(self.source),
             values: vec![None; self.graph.nodes().len()],
             readers: self.graph.uses(),
+            shared: vec![false; self.graph.nodes().len()],
+            pool: Pool::default(),
             watch,
             peaks: BTreeMap::new(),
             first_bad: None,
@@ -141,6 +144,7 @@ impl<'a> Evaluator<'a> {
         for (id, tensor) in feeds {
             run.note(*id, tensor)?;
             run.values[id.index()] = Some(tensor.clone());
+            run.shared[id.index()] = true;
         }
         for step in &self.steps {
             match step {
@@ -164,6 +168,9 @@ struct Run<'e, 'a> {
     values: Vec<Option<Tensor>>,
     /// Readers of each value that are still to come.
     readers: Vec<usize>,
+    /// Values whose buffer another value may have as well.
+    shared: Vec<bool>,
+    pool: Pool,
     watch: Watch,
     peaks: BTreeMap<ValueId, f32>,
     first_bad: Option<ValueId>,
@@ -204,7 +211,7 @@ impl Run<'_, '_> {
                 .map_err(failed)?;
             Tensor::from_vec(values, dims, &Device::Cpu)
         } else {
-            let mut values = match weights::read_plain(self.evaluator.source, weight) {
+            let mut values = match weights::read_plain(self.evaluator.source, weight, &mut self.pool) {
                 Some(values) => values,
                 None => self.materializer.read_f32(weight).map_err(failed)?,
             };
@@ -220,8 +227,11 @@ impl Run<'_, '_> {
     fn release(&mut self, id: ValueId) {
         let readers = &mut self.readers[id.index()];
         *readers = readers.saturating_sub(1);
-        if *readers == 0 {
-            self.values[id.index()] = None;
+        if *readers > 0 {
+            return;
+        }
+        if let (Some(value), false) = (self.values[id.index()].take(), self.shared[id.index()]) {
+            self.pool.give(&value);
         }
     }
 
@@ -232,13 +242,14 @@ impl Run<'_, '_> {
     }
 
     fn rows(&mut self, program: &Program) -> Result<(), EvalError> {
-        let first = program.instrs.first().map(|i| i.id);
+        let Some(first) = program.instrs.first().map(|i| i.id) else { return Ok(()) };
         let mut externals = Vec::with_capacity(program.externals.len());
         for id in &program.externals {
             externals.push(self.fetch(*id)?);
         }
         let start = Instant::now();
-        let failed = |source| self.evaluator.failed(first.unwrap_or(program.externals[0]), source);
+        let mut pool = std::mem::take(&mut self.pool);
+        let failed = |source| self.evaluator.failed(first, source);
         for x in &mut externals {
             if !Reading::of(x).floats().map_err(failed)?.has_rows() {
                 *x = shape::dense(x).map_err(failed)?;
@@ -246,7 +257,7 @@ impl Run<'_, '_> {
         }
         let readings: Vec<Reading<'_>> = externals.iter().map(Reading::of).collect();
         let views = readings.iter().map(Reading::floats).collect::<Result<Vec<_>, _>>().map_err(failed)?;
-        let (made, seen) = rows::run(program, &views, self.watch);
+        let (made, seen) = rows::run(program, &views, self.watch, &mut pool);
         for (id, values) in program.outputs.iter().zip(made) {
             let dims = self.graph.fact(*id).shape.dims();
             self.values[id.index()] = Some(tensor(values, dims).map_err(self.failed(*id))?);
@@ -259,6 +270,7 @@ impl Run<'_, '_> {
             }
             self.saw(instr.id, seen.peak, seen.non_finite);
         }
+        self.pool = pool;
         drop(views);
         drop(readings);
         drop(externals);
@@ -281,11 +293,14 @@ impl Run<'_, '_> {
         self.note(id, &made)?;
         self.values[id.index()] = Some(made);
         drop(args);
+        if op.shares() {
+            node.args.iter().chain([&id]).for_each(|v| self.shared[v.index()] = true);
+        }
         for arg in &node.args {
             self.release(*arg);
         }
         if self.readers[id.index()] == 0 {
-            self.values[id.index()] = None;
+            self.values[id.index()] = None; // nobody reads it
         }
         Ok(())
     }
@@ -298,7 +313,7 @@ impl Run<'_, '_> {
         let value = shape::dense(value).map_err(self.failed(id))?;
         let reading = Reading::of(&value);
         let floats = reading.floats().map_err(self.failed(id))?;
-        let each = floats.dense().unwrap_or(&[]).par_chunks(CHUNK).map(look);
+        let each = floats.dense().map_err(self.failed(id))?.par_chunks(CHUNK).map(look);
         let (peak, bad) = each.reduce(|| (0.0, false), |a, b| (a.0.max(b.0), a.1 | b.1));
         self.saw(id, peak, bad);
         Ok(())
@@ -380,7 +395,7 @@ fn along(
     let (n, inner) = (dims[axis], dims[axis + 1..].iter().product());
     dims[axis] = extent;
     let reading = Reading::of(&x);
-    tensor(f(reading.floats()?.dense().unwrap_or(&[]), n, inner), &dims)
+    tensor(f(reading.floats()?.dense()?, n, inner), &dims)
 }
 
 /// Between floats and integers; a float loses its fraction.

@@ -77,9 +77,14 @@ impl<'a> Floats<'a> {
         self.width() == 1 || self.strides().last() == Some(&1)
     }
 
-    /// The elements, where all lie side by side in row-major order.
-    pub fn dense(&self) -> Option<&'a [f32]> {
-        self.layout.contiguous_offsets().map(|(start, end)| &self.data[start..end])
+    /// The elements, which lie side by side in row-major order.
+    ///
+    /// # Errors
+    /// They do not; `shape::dense` makes them.
+    pub fn dense(&self) -> Result<&'a [f32], Error> {
+        let (start, end) =
+            self.layout.contiguous_offsets().ok_or_else(|| Error::Msg("a view where a dense value is due".into()))?;
+        Ok(&self.data[start..end])
     }
 
     /// Strides over the axes `lead` of a value that this one is stretched to: 0 where it has extent 1 or no such axis.
@@ -103,10 +108,10 @@ impl InplaceOp1 for RoundF16 {
     }
 
     fn cpu_fwd(&self, storage: &mut CpuStorage, _: &Layout) -> Result<(), Error> {
-        match storage {
-            CpuStorage::F32(values) => values.par_chunks_mut(CHUNK).for_each(crate::tensor::round_f16),
-            _ => return Err(Error::Msg("f16 rounding of values that are not f32".into())),
-        }
+        let CpuStorage::F32(values) = storage else {
+            return Err(Error::Msg("f16 rounding of values that are not f32".into()));
+        };
+        values.par_chunks_mut(CHUNK).for_each(crate::tensor::round_f16);
         Ok(())
     }
 }

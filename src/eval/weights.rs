@@ -1,6 +1,7 @@
 //! Weights that are a tensor as it is stored, which is what a package that was read back has: read by all cores at
 //! once. Every other weight, and every error, is the materializer's.
 
+use super::pool::Pool;
 use super::rows::look;
 use crate::ir::{Edit, Source, Weight};
 use crate::tensor::{DType, WeightSource, round_f16};
@@ -12,13 +13,13 @@ const CHUNK: usize = 1 << 16;
 
 /// The finished values of `weight`, or `None` where its edits change more than dtype and shape, where a read fails, or
 /// where a value is not finite.
-pub(super) fn read_plain(source: &dyn WeightSource, weight: &Weight) -> Option<Vec<f32>> {
+pub(super) fn read_plain(source: &dyn WeightSource, weight: &Weight, pool: &mut Pool) -> Option<Vec<f32>> {
     let Source::Tensor(name) = weight.source() else { return None };
     let f16 = weight.fact().dtype == DType::F16;
     if !weight.fact().dtype.is_float() || !weight.edits().iter().all(keeps_values) {
         return None;
     }
-    let mut values = vec![0f32; weight.fact().shape.elements()];
+    let mut values = pool.take(weight.fact().shape.elements());
     let failed = AtomicBool::new(false);
     values.par_chunks_mut(CHUNK).enumerate().for_each(|(at, out)| {
         let read = source.read_f32(name, at * CHUNK, out);
