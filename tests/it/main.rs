@@ -1,5 +1,6 @@
 //! One integration binary; each file is a boundary of the tool.
 
+mod bad_checkpoints;
 mod cli;
 mod coreml;
 mod encoder;
