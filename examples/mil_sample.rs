@@ -1,6 +1,7 @@
 //! Writes packages with every op into a directory, to be checked by another tool: `mil_sample DIR`.
 
 #[path = "../tests/support/mil_sample.rs"]
+#[expect(clippy::unwrap_used, reason = "test support: a sample graph that cannot be wired is a bug of the sample")]
 mod sample;
 
 use eg2_convert::emit::mil::{Description, read::Package, write};

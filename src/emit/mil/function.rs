@@ -272,7 +272,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
 type Filled = Result<(), MaterializeError<io::Error>>;
 
 fn failed(function: &str, node: &Node, source: MaterializeError<io::Error>) -> MilError {
-    MilError::Weight { function: function.into(), node: node.path.clone(), source }
+    MilError::Weight { function: function.into(), node: node.path.clone(), source: Box::new(source) }
 }
 
 /// A value and its type; a dtype without code was refused when the value's operation was spelled.

@@ -91,7 +91,7 @@ pub enum MilError {
         function: String,
         node: String,
         #[source]
-        source: MaterializeError<io::Error>,
+        source: Box<MaterializeError<io::Error>>,
     },
     #[error("staging directory {path} is not empty")]
     NotEmpty { path: String },

@@ -76,7 +76,7 @@ pub enum ReadError {
     Build {
         function: String,
         #[source]
-        source: BuildError,
+        source: Box<BuildError>,
     },
 }
 

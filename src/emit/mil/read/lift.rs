@@ -106,7 +106,7 @@ impl<'p> Lifter<'p> {
     }
 
     fn build(&self, source: crate::ir::BuildError) -> Refusal {
-        Refusal::Wiring(ReadError::Build { function: self.function.name.clone(), source })
+        Refusal::Wiring(ReadError::Build { function: self.function.name.clone(), source: Box::new(source) })
     }
 
     /// Dtype and shape of a value.
@@ -180,10 +180,8 @@ impl<'p> Lifter<'p> {
     }
 
     fn tensor(&mut self, name: &str, weight: &str, fact: &Fact) -> Lifted<ValueId> {
-        let made = Weight::tensor(weight, fact).and_then(|w| match fact.dtype {
-            DType::F16 => w.edit(Edit::Cast(DType::F16)),
-            _ => Ok(w),
-        });
+        let made = Weight::tensor(weight, fact);
+        let made = if fact.dtype == DType::F16 { made.and_then(|w| w.edit(Edit::Cast(DType::F16))) } else { made };
         Ok(self.builder.constant(name, made.map_err(|error| unfit(name, &error))?))
     }
 
