@@ -146,10 +146,10 @@ fn absent(source: &dyn WeightSource, tensor: String, expected: Shape) -> ScopeEr
     if names.binary_search(&tensor.as_str()).is_ok() {
         return ScopeError::Misfit { tensor, place, found: "of a dtype that is not read here".into(), expected };
     }
-    let (parent, leaf) = tensor.rsplit_once('.').unwrap_or(("", &tensor));
-    let alike =
-        |name: &&&str| name.starts_with(parent) && !parent.is_empty() || name.ends_with(leaf) && leaf != "weight";
-    let near = names.iter().filter(alike).take(3).map(|n| n.to_string()).collect();
+    let shared = |name: &str| name.bytes().zip(tensor.bytes()).take_while(|(a, b)| a == b).count();
+    let mut alike: Vec<(usize, &str)> = names.iter().map(|n| (shared(n), *n)).filter(|(n, _)| *n > 0).collect();
+    alike.sort_by_key(|(n, name)| (std::cmp::Reverse(*n), *name));
+    let near = alike.into_iter().take(3).map(|(_, name)| name.to_string()).collect();
     ScopeError::Missing { tensor, place, expected, near }
 }
 

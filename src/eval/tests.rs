@@ -4,7 +4,7 @@ use super::accuracy::{Accuracy, accuracy};
 use super::*;
 use crate::ir::{Binary, Builder, ConvSpec, Graph, Op, Reduce, Unary, ValueId, Weight};
 use crate::tensor::{Shape, SourceError, WeightSource, round_f16};
-use crate::validate::check;
+use crate::validate::Checked;
 use proptest::prelude::*;
 
 /// Weights held in memory as f32.
@@ -66,7 +66,7 @@ fn feed(graph: &Graph, values: &[Vec<f32>]) -> BTreeMap<String, HostTensor> {
 
 fn run_with(graph: &Graph, values: &[Vec<f32>], options: Options) -> (Vec<f32>, Report) {
     let memory = Memory::default();
-    let (outputs, report) = Evaluator::new(check(graph).unwrap(), &memory, options).run(&feed(graph, values)).unwrap();
+    let (outputs, report) = Evaluator::new(Checked::unchecked(graph), &memory, options).run(&feed(graph, values)).unwrap();
     (outputs["y"].floats().unwrap().to_vec(), report)
 }
 
@@ -442,7 +442,7 @@ fn nan_does_not_vanish_in_a_clamp_or_a_maximum() {
 fn inputs_that_do_not_fit() {
     let g = graph_of(Op::Binary(Binary::Add), &[f32s(&[2, 3]), f32s(&[3])]);
     let memory = Memory::default();
-    let evaluator = Evaluator::new(check(&g).unwrap(), &memory, Options::default());
+    let evaluator = Evaluator::new(Checked::unchecked(&g), &memory, Options::default());
     let tensor = |dtype, dims: &[usize]| {
         let fact = Fact::new(dtype, Shape::new(dims));
         let n = fact.shape.elements();
@@ -468,7 +468,7 @@ fn inputs_that_do_not_fit() {
 fn a_cast_that_overflows_is_named() {
     let g = graph_of(Op::Unary(Unary::Abs), &[Fact::new(DType::F16, [2])]);
     let memory = Memory::default();
-    let evaluator = Evaluator::new(check(&g).unwrap(), &memory, Options::default());
+    let evaluator = Evaluator::new(Checked::unchecked(&g), &memory, Options::default());
     let run = |v: f32| {
         let x = HostTensor::new(f32s(&[2]), Values::F32(vec![0.0, v])).unwrap();
         evaluator.run(&BTreeMap::from([("x0".to_string(), x)]))
@@ -494,7 +494,7 @@ fn weights_are_read_and_their_faults_named() {
     b.output("y", y);
     let g = b.finish();
     let inputs = feed(&g, &[vec![1.0, 0.0, 1.0]]);
-    let run = |memory: &Memory| Evaluator::new(check(&g).unwrap(), memory, Options::default()).run(&inputs);
+    let run = |memory: &Memory| Evaluator::new(Checked::unchecked(&g), memory, Options::default()).run(&inputs);
     assert_eq!(run(&memory).unwrap().0["y"].floats().unwrap(), [12.0, 30.0]);
     memory.0.get_mut("w").unwrap().1[4] = f32::NAN;
     let err = run(&memory).unwrap_err();
@@ -520,13 +520,13 @@ fn integers_pass_through_moves_and_casts() {
     let g = b.finish();
     let memory = Memory::default();
     let x = HostTensor::new(Fact::new(DType::I32, [2, 3]), Values::I32(vec![1, 2, 3, 4, 5, 200_000])).unwrap();
-    let run = Evaluator::new(check(&g).unwrap(), &memory, Options::default());
+    let run = Evaluator::new(Checked::unchecked(&g), &memory, Options::default());
     let (outputs, _) = run.run(&BTreeMap::from([("x".to_string(), x)])).unwrap();
     assert_eq!(outputs["s"].values(), &Values::I32(vec![1, 4, 0, 1, 2, 5, 0, 2]));
     assert_eq!(outputs["f"].floats().unwrap(), [1.0, 4.0, 0.0, 1.0, 2.0, 5.0, 0.0, 2.0]);
     let wide = graph_of(Op::Transpose { perm: vec![0] }, &[Fact::new(DType::F64, [2])]);
     let x = HostTensor::new(Fact::new(DType::F64, [2]), Values::F32(vec![0.0; 2])).unwrap();
-    let run = Evaluator::new(check(&wide).unwrap(), &memory, Options::default());
+    let run = Evaluator::new(Checked::unchecked(&wide), &memory, Options::default());
     let err = run.run(&BTreeMap::from([("x0".to_string(), x)])).unwrap_err();
     insta::assert_snapshot!(err, @"input at x0 is f64[2], expected f32, f16 or i32");
 }

@@ -22,6 +22,12 @@ pub struct Checked<'g> {
 }
 
 impl<'g> Checked<'g> {
+    /// Any graph, for tests of what a stage refuses by itself.
+    #[cfg(test)]
+    pub(crate) fn unchecked(graph: &'g Graph) -> Checked<'g> {
+        Checked { graph }
+    }
+
     /// The graph that was checked.
     pub fn graph(&self) -> &'g Graph {
         self.graph
@@ -42,8 +48,6 @@ pub enum Violation {
     FeatureDType { side: &'static str, name: String, found: Fact, expected: String },
     #[error("{side} {name:?} is {found}, expected rank 1 or more: a feature without shape is not static")]
     FeatureScalar { side: &'static str, name: String, found: Fact },
-    #[error("output {name:?} is the {op} {path} itself, expected a computed value")]
-    NotComputed { name: String, op: &'static str, path: String },
     #[error("{path} is of rank {got}, expected {max} or less: {shape}")]
     Rank { path: String, got: usize, max: usize, shape: Shape },
     #[error("{path} is {found}, expected a dtype of {expected}")]

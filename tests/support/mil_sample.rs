@@ -119,7 +119,8 @@ pub fn every_op(name: &str, memory: &Memory, dtype: DType) -> Graph {
     let cut = s.op("layers.0.cut", Op::Slice { begin: vec![0, 2, 0], end: vec![1, 20, 12] }, &[joined]);
     let padded = s.op("layers.0.padded", Op::Pad { amount: vec![[0, 0], [2, 0], [0, 0]] }, &[cut]);
     let soft = s.op("layers.0.soft", Op::Softmax { axis: 2 }, &[padded]);
-    let other = if dtype == DType::F32 { DType::F16 } else { DType::F32 };
+    // An fp16 graph holds no fp32 value.
+    let other = if dtype == DType::F32 { DType::F16 } else { DType::I32 };
     let there = s.op("there", Op::Cast(other), &[soft]);
     let back = s.op("back", Op::Cast(dtype), &[there]);
 
