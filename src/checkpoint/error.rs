@@ -20,6 +20,8 @@ pub enum CheckpointError {
         "{file} says its header is {header} bytes long, but the file has {len}; it is cut short or not safetensors"
     )]
     HeaderBeyondFile { file: String, header: u64, len: u64 },
+    #[error("{file} is a Git LFS pointer, not the file it points to; fetch it with `git lfs pull`")]
+    LfsPointer { file: String },
     #[error("{file} says its header is {header} bytes long; the format allows {max}")]
     HeaderTooLong { file: String, header: u64, max: u64 },
     #[error("the header of {file} is not UTF-8 from byte {at} on")]

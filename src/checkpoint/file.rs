@@ -8,6 +8,9 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+/// What a clone without Git LFS has in place of a large file starts with.
+const LFS_POINTER: &[u8] = b"version https://git-lfs";
+
 /// An open file and what its header lists.
 #[derive(Debug)]
 pub struct Shard {
@@ -36,6 +39,9 @@ impl Shard {
         };
         let mut length = [0u8; LENGTH_BYTES as usize];
         file.read_exact_at(&mut length, 0).map_err(io)?;
+        if length == LFS_POINTER[..8] {
+            return Err(CheckpointError::LfsPointer { file: name });
+        }
         let header = u64::from_le_bytes(length);
         if header > MAX_HEADER {
             return Err(CheckpointError::HeaderTooLong { file: name, header, max: MAX_HEADER });

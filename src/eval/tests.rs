@@ -66,7 +66,8 @@ fn feed(graph: &Graph, values: &[Vec<f32>]) -> BTreeMap<String, HostTensor> {
 
 fn run_with(graph: &Graph, values: &[Vec<f32>], options: Options) -> (Vec<f32>, Report) {
     let memory = Memory::default();
-    let (outputs, report) = Evaluator::new(Checked::unchecked(graph), &memory, options).run(&feed(graph, values)).unwrap();
+    let (outputs, report) =
+        Evaluator::new(Checked::unchecked(graph), &memory, options).run(&feed(graph, values)).unwrap();
     (outputs["y"].floats().unwrap().to_vec(), report)
 }
 

@@ -101,10 +101,11 @@ fn convert(
 fn describe(options: &EncoderOptions, config: &AudioConfig, revision: Option<&str>) -> Description {
     let (frames, tokens) = (options.bucket.frames(), options.bucket.tokens());
     let synthetic = matches!(options.origin, Origin::Synthetic(_));
-    let source = if synthetic {
-        "seeded synthetic weights"
-    } else {
-        "google/embeddinggemma-2 or another Gemma 4 checkpoint with audio"
+    let source = match config.model_type.as_deref() {
+        _ if synthetic => "seeded synthetic weights",
+        Some("embedding_gemma2") => "google/embeddinggemma-2",
+        Some(other) => other,
+        None => "a checkpoint whose config names no model_type",
     };
     let features = [
         (
@@ -126,7 +127,7 @@ fn describe(options: &EncoderOptions, config: &AudioConfig, revision: Option<&st
         user_defined.insert("source_revision".into(), revision.into());
     }
     Description {
-        short: format!("EmbeddingGemma 2 audio encoder, {frames} frames to {tokens} soft tokens"),
+        short: format!("Gemma audio encoder with embed_audio, {frames} frames to {tokens} soft tokens"),
         version: env!("CARGO_PKG_VERSION").into(),
         author: if synthetic { "eg2-convert".into() } else { "Google; converted by eg2-convert".into() },
         license: "Apache-2.0".into(),

@@ -136,7 +136,8 @@ fn weights_that_are_no_numbers() {
             let (code, err) = convert(precision, |t| t.set(MATRIX, 5000, value));
             assert_eq!(code, 3, "{err}");
             let dtype = if precision == "fp16" { "f16" } else { "f32" };
-            let message = format!("{LAYER}.{MATRIX} in model.safetensors: element 5000 is {shown}, which {dtype} cannot hold");
+            let message =
+                format!("{LAYER}.{MATRIX} in model.safetensors: element 5000 is {shown}, which {dtype} cannot hold");
             assert!(err.contains(&message), "{err}");
         }
     }

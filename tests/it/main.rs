@@ -5,5 +5,6 @@ mod cli;
 mod coreml;
 mod encoder;
 mod graphs;
+mod headroom;
 mod layering;
 mod python;

@@ -31,6 +31,8 @@ pub struct AudioConfig {
     pub output_dims: usize,
     /// Width of a soft token: the text model's.
     pub text_hidden: usize,
+    /// `model_type` of the whole checkpoint, where it is given.
+    pub model_type: Option<String>,
     /// Keys that `config.json` left to the published default.
     pub assumed: Vec<String>,
 }
@@ -72,6 +74,7 @@ impl AudioConfig {
             eps: 1e-6,
             output_dims: 1536,
             text_hidden: 512,
+            model_type: Some("embedding_gemma2".into()),
             assumed: Vec::new(),
         }
     }
@@ -102,6 +105,7 @@ impl AudioConfig {
             eps: audio.number("rms_norm_eps", published.eps)?,
             output_dims: audio.count("output_proj_dims", published.output_dims)?,
             text_hidden: text_hidden(&json, file)?,
+            model_type: json.get("model_type").and_then(Value::as_str).map(Into::into),
             assumed: Vec::new(),
         };
         audio.honour(&config)?;
