@@ -1,5 +1,7 @@
 //! One integration binary; each file is a boundary of the tool.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
 mod bad_checkpoints;
 mod cli;
 mod coreml;

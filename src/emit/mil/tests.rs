@@ -7,7 +7,7 @@ use crate::validate::Checked;
 use std::path::Path;
 
 fn written(graphs: &[Graph], source: &dyn WeightSource, dir: &Path) -> Result<MilReport, MilError> {
-    let checked: Vec<_> = graphs.iter().map(|g| Checked::unchecked(g)).collect();
+    let checked: Vec<_> = graphs.iter().map(Checked::unchecked).collect();
     let description = Description {
         short: "every op".into(),
         version: "1.0".into(),
