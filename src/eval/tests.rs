@@ -3,33 +3,9 @@
 use super::accuracy::{Accuracy, accuracy};
 use super::*;
 use crate::ir::{Binary, Builder, ConvSpec, Graph, Op, Reduce, Unary, ValueId, Weight};
-use crate::tensor::{Shape, SourceError, WeightSource, round_f16};
+use crate::tensor::{Memory, Shape, round_f16};
 use crate::validate::Checked;
 use proptest::prelude::*;
-
-/// Weights held in memory as f32.
-#[derive(Default)]
-pub(super) struct Memory(BTreeMap<String, (Fact, Vec<f32>)>);
-
-impl WeightSource for Memory {
-    fn names(&self) -> Vec<&str> {
-        self.0.keys().map(String::as_str).collect()
-    }
-    fn fact(&self, name: &str) -> Option<&Fact> {
-        self.0.get(name).map(|t| &t.0)
-    }
-    fn read(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<(), SourceError> {
-        let Some((_, values)) = self.0.get(name) else {
-            return Err(SourceError::Missing { tensor: name.into(), place: self.place(name) });
-        };
-        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        out.copy_from_slice(&bytes[offset as usize..][..out.len()]);
-        Ok(())
-    }
-    fn place(&self, _: &str) -> String {
-        "memory".into()
-    }
-}
 
 fn f32s(dims: &[usize]) -> Fact {
     Fact::new(DType::F32, Shape::new(dims))
@@ -483,7 +459,7 @@ fn a_cast_that_overflows_is_named() {
 #[test]
 fn weights_are_read_and_their_faults_named() {
     let mut memory = Memory::default();
-    memory.0.insert("w".into(), (f32s(&[2, 3]), vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]));
+    memory.insert_f32("w", &[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let weight = Weight::tensor("w", &f32s(&[2, 3])).unwrap();
     let mut b = Builder::new("g");
     let x = b.input("x", f32s(&[1, 3])).unwrap();
@@ -497,7 +473,7 @@ fn weights_are_read_and_their_faults_named() {
     let inputs = feed(&g, &[vec![1.0, 0.0, 1.0]]);
     let run = |memory: &Memory| Evaluator::new(Checked::unchecked(&g), memory, Options::default()).run(&inputs);
     assert_eq!(run(&memory).unwrap().0["y"].floats().unwrap(), [12.0, 30.0]);
-    memory.0.get_mut("w").unwrap().1[4] = f32::NAN;
+    memory.insert_f32("w", &[2, 3], &[1.0, 2.0, 3.0, 4.0, f32::NAN, 6.0]);
     let err = run(&memory).unwrap_err();
     let source = std::error::Error::source(&err).unwrap();
     insta::assert_snapshot!(format!("{err}: {source}"), @"weight plain: w in memory: element 4 is NaN, which f32 cannot hold as a finite number");

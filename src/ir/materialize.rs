@@ -367,48 +367,25 @@ fn tabulate(table: &Table) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::Shape;
-    use std::collections::BTreeMap;
+    use crate::tensor::Memory;
     use std::convert::Infallible;
 
-    struct Memory(BTreeMap<String, (Fact, Vec<u8>)>);
-
-    impl Memory {
-        fn of(tensors: &[(&str, &[usize], Vec<f32>)]) -> Memory {
-            let entry = |(name, dims, values): &(&str, &[usize], Vec<f32>)| {
-                let bytes = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-                (name.to_string(), (Fact::new(DType::F32, Shape::new(*dims)), bytes))
-            };
-            Memory(tensors.iter().map(entry).collect())
-        }
-
-        fn weight(&self, name: &str) -> Weight {
-            Weight::tensor(name, &self.0[name].0).unwrap()
-        }
+    fn memory_of(tensors: &[(&str, &[usize], Vec<f32>)]) -> Memory {
+        let mut memory = Memory::default();
+        tensors.iter().for_each(|(name, dims, values)| memory.insert_f32(name, dims, values));
+        memory
     }
 
-    impl WeightSource for Memory {
-        fn names(&self) -> Vec<&str> {
-            self.0.keys().map(String::as_str).collect()
-        }
-        fn fact(&self, name: &str) -> Option<&Fact> {
-            self.0.get(name).map(|t| &t.0)
-        }
-        fn read(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<(), SourceError> {
-            out.copy_from_slice(&self.0[name].1[offset as usize..][..out.len()]);
-            Ok(())
-        }
-        fn place(&self, _: &str) -> String {
-            "memory".into()
-        }
+    fn weight(memory: &Memory, name: &str) -> Weight {
+        Weight::tensor(name, memory.fact(name).unwrap()).unwrap()
     }
 
     #[test]
     fn rows_are_scaled_across_blocks() {
         let (rows, width) = (300, 777);
-        let memory = Memory::of(&[("w", &[rows, width], vec![1.0; rows * width]), ("s", &[3], vec![0.0, 1.0, -2.0])]);
+        let memory = memory_of(&[("w", &[rows, width], vec![1.0; rows * width]), ("s", &[3], vec![0.0, 1.0, -2.0])]);
         let edit = Edit::ScaleRowsSoftplus { tensor: "s".into(), period: 3, factor: 0.5 };
-        let weight = memory.weight("w").edit(edit).unwrap();
+        let weight = weight(&memory, "w").edit(edit).unwrap();
         let values = Materializer::new(&memory).read_f32(&weight).unwrap();
         for (i, v) in values.iter().enumerate() {
             let x = [0.0f64, 1.0, -2.0][i / width % 3];
@@ -420,8 +397,8 @@ mod tests {
     fn projection_is_the_sum_over_the_sinusoid() {
         let (n, k) = (5, 8);
         let w: Vec<f32> = (0..n * k).map(|i| i as f32 * 0.01 - 0.2).collect();
-        let memory = Memory::of(&[("w", &[n, k], w.clone())]);
-        let base = memory.weight("w").edit(Edit::ProjectSinusoid { positions: 4, offset: -1 }).unwrap();
+        let memory = memory_of(&[("w", &[n, k], w.clone())]);
+        let base = weight(&memory, "w").edit(Edit::ProjectSinusoid { positions: 4, offset: -1 }).unwrap();
         let mut made = Materializer::new(&memory);
         let values = made.read_f32(&base).unwrap();
         assert!(values[..n].iter().all(|v| *v == 0.0), "a negative position projects to zero");
@@ -442,8 +419,8 @@ mod tests {
 
     #[test]
     fn transpose_moves_every_element() {
-        let memory = Memory::of(&[("w", &[2, 3, 4], (0..24).map(|i| i as f32).collect())]);
-        let weight = memory.weight("w").edit(Edit::Transpose(vec![2, 0, 1])).unwrap();
+        let memory = memory_of(&[("w", &[2, 3, 4], (0..24).map(|i| i as f32).collect())]);
+        let weight = weight(&memory, "w").edit(Edit::Transpose(vec![2, 0, 1])).unwrap();
         let values = Materializer::new(&memory).read_f32(&weight).unwrap();
         assert_eq!(values[..7], [0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 1.0]);
     }
@@ -451,7 +428,7 @@ mod tests {
     #[test]
     fn the_band_hides_what_lies_before_the_clip() {
         let weight = Weight::table(Table::CausalBand { tokens: 3, keys: 2, value: -1e4 }).unwrap();
-        let values = Materializer::new(&Memory::of(&[])).read_f32(&weight).unwrap();
+        let values = Materializer::new(&memory_of(&[])).read_f32(&weight).unwrap();
         assert_eq!(values, [0.0, -1e4, 0.0, 0.0, 0.0, 0.0]);
     }
 
@@ -459,11 +436,11 @@ mod tests {
     fn a_value_out_of_range_names_tensor_and_element() {
         let mut values = vec![0.0; BLOCK + 9];
         values[BLOCK + 3] = 7e4;
-        let memory = Memory::of(&[("w", &[BLOCK + 9], values)]);
-        let cast = memory.weight("w").edit(Edit::Cast(DType::F16)).unwrap();
+        let memory = memory_of(&[("w", &[BLOCK + 9], values)]);
+        let cast = weight(&memory, "w").edit(Edit::Cast(DType::F16)).unwrap();
         let err = Materializer::new(&memory).stream(&cast, |_| Ok::<_, Infallible>(())).unwrap_err();
         assert!(matches!(err, MaterializeError::Value { index, .. } if index == BLOCK + 3), "{err}");
-        let bound = memory.weight("w").edit(Edit::Saturate(DType::F16)).unwrap();
+        let bound = weight(&memory, "w").edit(Edit::Saturate(DType::F16)).unwrap();
         assert_eq!(Materializer::new(&memory).read_f32(&bound).unwrap()[BLOCK + 3], 65504.0);
     }
 }

@@ -3,9 +3,11 @@
 //! Level 0: knows neither files nor graphs.
 
 mod convert;
+mod memory;
 mod source;
 
 pub use convert::{NotRepresentable, bytes_of_f32, narrow_f16, round_f16, widen};
+pub use memory::Memory;
 pub use source::{SourceError, WeightSource};
 
 use serde::{Serialize, Serializer};

@@ -1,32 +1,7 @@
 //! Graphs with every op, and weights for them, for tests of the writers. Uses the public interface only.
 
 use eg2_convert::ir::{Binary, Builder, ConvSpec, Edit, Graph, Op, Reduce, Unary, ValueId, Weight};
-use eg2_convert::tensor::{DType, Fact, Shape, SourceError, WeightSource};
-use std::collections::BTreeMap;
-
-/// Tensors in memory.
-pub struct Memory(pub BTreeMap<String, (Fact, Vec<u8>)>);
-
-impl WeightSource for Memory {
-    fn names(&self) -> Vec<&str> {
-        self.0.keys().map(String::as_str).collect()
-    }
-
-    fn fact(&self, name: &str) -> Option<&Fact> {
-        self.0.get(name).map(|t| &t.0)
-    }
-
-    fn read(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<(), SourceError> {
-        let missing = || SourceError::Missing { tensor: name.into(), place: self.place(name) };
-        let (_, bytes) = self.0.get(name).ok_or_else(missing)?;
-        out.copy_from_slice(&bytes[offset as usize..][..out.len()]);
-        Ok(())
-    }
-
-    fn place(&self, _: &str) -> String {
-        "memory".into()
-    }
-}
+use eg2_convert::tensor::{DType, Fact, Memory, Shape};
 
 const TENSORS: [(&str, &[usize]); 7] = [
     ("conv2d.weight", &[4, 1, 3, 3]),
