@@ -30,6 +30,8 @@ fn hint(near: &[String]) -> String {
 pub struct Consumption {
     /// Tensors the model read.
     pub read: usize,
+    /// Numbers in the tensors the model read, clamp bounds included.
+    pub parameters: u64,
     /// Tensors of other parts.
     pub ignored: usize,
 }
@@ -105,17 +107,18 @@ impl<'a> Ledger<'a> {
     /// Some were not; all are named.
     pub fn finish(&self, owned: &[&str]) -> Result<Consumption, ScopeError> {
         let read = self.read.borrow();
-        let Backing::Source(source) = &self.backing else {
-            return Ok(Consumption { read: read.len(), ignored: 0 });
+        let parameters = read.values().map(|fact| fact.shape.elements() as u64).sum();
+        let all = match &self.backing {
+            Backing::Source(source) => source.names(),
+            Backing::Blueprint(_) => read.keys().map(String::as_str).collect(),
         };
-        let all = source.names();
         let unread: BTreeSet<&str> = all
             .iter()
             .copied()
             .filter(|name| owned.iter().any(|o| name.starts_with(o)) && !read.contains_key(*name))
             .collect();
         if unread.is_empty() {
-            return Ok(Consumption { read: read.len(), ignored: all.len() - read.len() });
+            return Ok(Consumption { read: read.len(), parameters, ignored: all.len() - read.len() });
         }
         Err(ScopeError::Unread { names: unread.into_iter().map(String::from).collect() })
     }

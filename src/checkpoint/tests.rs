@@ -206,7 +206,7 @@ fn the_ledger_knows_what_nobody_read() {
     insta::assert_snapshot!(scope.tensor("b", &[1]).unwrap_err(), @"tensor model.t.b in model.safetensors is i64[1], expected f32, f16 or bf16 of shape [1]");
     insta::assert_snapshot!(scope.tensor("c", &[1]).unwrap_err(), @"tensor model.t.c is not in model.safetensors, expected f32, f16 or bf16 of shape [1]; it has model.t.a, model.t.b");
     insta::assert_snapshot!(ledger.finish(&["model.t."]).unwrap_err(), @"1 tensors of the model were not read: model.t.b");
-    assert_eq!(ledger.finish(&["model.t.a"]).unwrap(), Consumption { read: 1, ignored: 2 });
+    assert_eq!(ledger.finish(&["model.t.a"]).unwrap(), Consumption { read: 1, parameters: 1, ignored: 2 });
 }
 
 #[test]

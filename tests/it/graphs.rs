@@ -37,6 +37,14 @@ fn encoder_graphs_are_as_authored() {
     check("encoder_full_T3000.txt", &encoder(&AudioConfig::embedding_gemma2(), 3000));
 }
 
+/// 304,824,608 of the published tower, 786,432 of `embed_audio`, and the 480 clamp bounds.
+#[test]
+fn the_full_model_has_the_published_number_of_parameters() {
+    let bucket = Bucket::new(1000).unwrap();
+    let (_, report) = author(&AudioConfig::embedding_gemma2(), bucket, &Ledger::blueprint(0)).unwrap();
+    assert_eq!(report.tensors.parameters, 304_824_608 + 786_432 + 480);
+}
+
 /// What the Neural Engine needs of the structure, told from the graph alone.
 #[test]
 fn the_full_graph_has_the_structure_the_neural_engine_takes() {
