@@ -123,10 +123,24 @@ impl Verdict {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Fault {
-    Count { architecture: String, found: usize, expected: usize },
-    NoSuchArchitecture { architecture: String, expected: usize },
+    Count {
+        architecture: String,
+        found: usize,
+        expected: usize,
+    },
+    NoSuchArchitecture {
+        architecture: String,
+        expected: usize,
+    },
     NoArchitecture,
-    Signal { architecture: String, function: Option<String>, kind: SignalKind, found: String, says: Says, counted: usize },
+    Signal {
+        architecture: String,
+        function: Option<String>,
+        kind: SignalKind,
+        found: String,
+        says: Says,
+        counted: usize,
+    },
     Hash(HashCheck),
     Violation(Violation),
 }

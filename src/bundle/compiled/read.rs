@@ -194,8 +194,12 @@ impl Reader<'_> {
         let folder = format!("main-{name}-delegates/");
         let inside = self.walk.folders.iter().filter_map(|path| path.strip_prefix(&folder));
         architecture.delegates = inside.filter(|path| !path.contains('/')).map(String::from).collect();
-        let manifests: Vec<&String> =
-            self.walk.files.keys().filter(|path| path.starts_with(&folder) && path.ends_with("/manifest.plist")).collect();
+        let manifests: Vec<&String> = self
+            .walk
+            .files
+            .keys()
+            .filter(|path| path.starts_with(&folder) && path.ends_with("/manifest.plist"))
+            .collect();
         if manifests.is_empty() {
             architecture.signals = signals::of_manifest(name, None);
         }

@@ -59,8 +59,10 @@ mod tests {
 
     #[test]
     fn order_in_the_file_does_not_count() {
-        let one = r#"{"operationDistribution":[{"count":2,"name":"mul"},{"name":"add","count":1}],"computeTypes":["b","a"]}"#;
-        let two = r#"{"computeTypes":["a","b"],"operationDistribution":[{"name":"add","count":1},{"name":"mul","count":2}]}"#;
+        let one =
+            r#"{"operationDistribution":[{"count":2,"name":"mul"},{"name":"add","count":1}],"computeTypes":["b","a"]}"#;
+        let two =
+            r#"{"computeTypes":["a","b"],"operationDistribution":[{"name":"add","count":1},{"name":"mul","count":2}]}"#;
         let stats = Stats::parse(one.as_bytes()).unwrap();
         assert_eq!(stats, Stats::parse(two.as_bytes()).unwrap());
         assert_eq!(stats.operations.into_iter().collect::<Vec<_>>(), [("add".into(), 1), ("mul".into(), 2)]);
@@ -68,7 +70,9 @@ mod tests {
 
     #[test]
     fn other_forms_are_refused() {
-        for text in ["", r#"{"operationDistribution":[{"name":"mul"}]}"#, r#"{"storageTypes":[{"name":"a","count":-1}]}"#] {
+        for text in
+            ["", r#"{"operationDistribution":[{"name":"mul"}]}"#, r#"{"storageTypes":[{"name":"a","count":-1}]}"#]
+        {
             assert!(Stats::parse(text.as_bytes()).is_err(), "{text}");
         }
     }

@@ -147,11 +147,14 @@ fn a_gpu_bundle_has_none_and_its_manifest_agrees() {
     let bundle = in_folder(|dir| {
         let tree = Tree::new(dir, "a.aimodelc", &["h18p"]);
         let (symbol, attributes) = (symbol("main", 'h'), vec!["mps.aneAlignedIO"]);
-        tree.manifest("h18p", &Manifest {
-            hashes: [("h18p", NO_REGIONS.to_string())].into(),
-            entries: [(symbol.as_str(), attributes)].into(),
-            bundles: vec![],
-        });
+        tree.manifest(
+            "h18p",
+            &Manifest {
+                hashes: [("h18p", NO_REGIONS.to_string())].into(),
+                entries: [(symbol.as_str(), attributes)].into(),
+                bundles: vec![],
+            },
+        );
         tree
     });
     let bundle = bundle.unwrap();
@@ -210,10 +213,10 @@ fn damaged_files_fail_the_bundle() {
         faults(&bundle.unwrap(), "0")
     };
     let manifest = format!("{}/manifest.plist", package("h16c"));
-    insta::assert_snapshot!(found(&manifest, b"bplist00"), @"");
-    insta::assert_snapshot!(found("stats.json", b"{"), @"");
-    insta::assert_snapshot!(found("main.hash", b"0"), @"");
-    insta::assert_snapshot!(found("main-h16c.mlirb", b"other"), @"");
+    insta::assert_snapshot!(found(&manifest, b"bplist00"), @"h16c: manifest.plist cannot be read: it is no XML property list: UnexpectedXmlCharactersExpectedElement (offset 8)");
+    insta::assert_snapshot!(found("stats.json", b"{"), @"h16c: stats.json cannot be read: EOF while parsing an object at line 1 column 1");
+    insta::assert_snapshot!(found("main.hash", b"0"), @"main.hash is wrong: 1 bytes long, expected 32");
+    insta::assert_snapshot!(found("main-h16c.mlirb", b"other"), @"main.hash is wrong: 77d09517c635c86fa0a6e542b54da896747ff95ed63a2a633728e6d2a61e26b1 is the digest of no stub; main-h16c.mlirb has d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa");
     assert_eq!(found("metadata.json", b"{"), "", "nothing rests on it");
 }
 
@@ -229,7 +232,13 @@ fn what_is_missing_or_linked_is_told() {
     fs_err::remove_file(tree.root.join("main-h16c.mlirb")).unwrap();
     fs_err::remove_file(tree.root.join("main.hash")).unwrap();
     let bundle = CompiledBundle::open(&tree.root).unwrap();
-    insta::assert_snapshot!(faults(&bundle, "1"), @"");
+    insta::assert_snapshot!(faults(&bundle, "1"), @r"
+    itself is a link, which was not followed; a bundle with a link in it fails to load
+    main-h16c-delegates/MPSGraph/mpsExecutable.mpsgraphpackage/binary_0.llir.bundle/loop is a link, which was not followed; a bundle with a link in it fails to load
+    h16c: there is no main-h16c.mlirb
+    h16c: region main_hhhhhhhhhhhhhhhhhhhhhh_0_ANE_region_0_0 holds no code
+    region main_hhhhhhhhhhhhhhhhhhhhhh_0_ANE_region_1_0 is in no architecture's folder and was not counted
+    ");
 }
 
 #[test]
@@ -260,26 +269,30 @@ fn folders_that_are_no_bundle() {
         let full = tree.root.join(path);
         let _ = fs_err::remove_file(&full);
         let _ = fs_err::remove_dir_all(&full);
-        if folder { fs_err::create_dir_all(&full).unwrap() } else { fs_err::write(&full, "").unwrap() }
+        if folder {
+            fs_err::create_dir_all(&full).unwrap()
+        } else {
+            fs_err::write(&full, "").unwrap()
+        }
         error(&tree)
     };
     let llir = format!("{}/binary_0.llir.bundle", package("h16c"));
     let region = stem("main", 0, 0);
-    insta::assert_snapshot!(error(&Tree::empty(dir.path(), "empty.aimodelc")), @"");
+    insta::assert_snapshot!(error(&Tree::empty(dir.path(), "empty.aimodelc")), @"DIR/empty.aimodelc is an empty folder, no compiled bundle");
     let other = Tree::empty(dir.path(), "other");
     other.write("main-.mlirb", b"");
-    insta::assert_snapshot!(error(&other), @"");
-    insta::assert_snapshot!(error(&Tree { root: other.root.join("main-.mlirb") }), @"");
-    insta::assert_snapshot!(error(&Tree { root: other.root.join("absent") }), @"");
-    insta::assert_snapshot!(broken("a", "main-h16c-delegates", false), @"");
-    insta::assert_snapshot!(broken("b", &llir, false), @"");
-    insta::assert_snapshot!(broken("c", &format!("{llir}/{region}.bc"), false), @"");
-    insta::assert_snapshot!(broken("d", &format!("{llir}/{region}.bc/h16c/{region}.mlir.bc"), true), @"");
-    insta::assert_snapshot!(broken("e", "main-h16c.mlirb", true), @"");
-    insta::assert_snapshot!(broken("f", "main.hash", true), @"");
+    insta::assert_snapshot!(error(&other), @"DIR/other is no compiled bundle: it has no main-ARCHITECTURE.mlirb and no main-ARCHITECTURE-delegates");
+    insta::assert_snapshot!(error(&Tree { root: other.root.join("main-.mlirb") }), @"DIR/other/main-.mlirb is a file; a compiled bundle is a folder");
+    insta::assert_snapshot!(error(&Tree { root: other.root.join("absent") }), @"could not read DIR/other/absent");
+    insta::assert_snapshot!(broken("a", "main-h16c-delegates", false), @"main-h16c-delegates in the bundle is of the wrong kind; a folder was expected");
+    insta::assert_snapshot!(broken("b", &llir, false), @"main-h16c-delegates/MPSGraph/mpsExecutable.mpsgraphpackage/binary_0.llir.bundle in the bundle is of the wrong kind; a folder was expected");
+    insta::assert_snapshot!(broken("c", &format!("{llir}/{region}.bc"), false), @"main-h16c-delegates/MPSGraph/mpsExecutable.mpsgraphpackage/binary_0.llir.bundle/main_hhhhhhhhhhhhhhhhhhhhhh_0_ANE_region_0_0.bc in the bundle is of the wrong kind; a folder was expected");
+    insta::assert_snapshot!(broken("d", &format!("{llir}/{region}.bc/h16c/{region}.mlir.bc"), true), @"main-h16c-delegates/MPSGraph/mpsExecutable.mpsgraphpackage/binary_0.llir.bundle/main_hhhhhhhhhhhhhhhhhhhhhh_0_ANE_region_0_0.bc/h16c/main_hhhhhhhhhhhhhhhhhhhhhh_0_ANE_region_0_0.mlir.bc in the bundle is of the wrong kind; a file was expected");
+    insta::assert_snapshot!(broken("e", "main-h16c.mlirb", true), @"main-h16c.mlirb in the bundle is of the wrong kind; a file was expected");
+    insta::assert_snapshot!(broken("f", "main.hash", true), @"main.hash in the bundle is of the wrong kind; a file was expected");
     let looped = dir.path().join("loop.aimodelc");
     std::os::unix::fs::symlink(&looped, &looped).unwrap();
-    insta::assert_snapshot!(error(&Tree { root: looped }), @"");
+    insta::assert_snapshot!(error(&Tree { root: looped }), @"could not read DIR/loop.aimodelc");
 }
 
 #[test]
@@ -289,7 +302,7 @@ fn names_that_are_not_utf8() {
     let tree = Tree::new(dir.path(), "a.aimodelc", &["h16c"]);
     fs_err::write(tree.root.join(std::ffi::OsStr::from_bytes(b"caf\xe9")), "").unwrap();
     let error = CompiledBundle::open(&tree.root).unwrap_err().to_string();
-    insta::assert_snapshot!(error.replace(&dir.path().display().to_string(), "DIR"), @"");
+    insta::assert_snapshot!(error.replace(&dir.path().display().to_string(), "DIR"), @r#"the file name "DIR/a.aimodelc/caf\xE9" is not UTF-8"#);
 }
 
 #[test]
@@ -313,12 +326,9 @@ fn fifty_thousand_files() {
         tree.region("h16c", &stem("main", i, 0), None);
         tree.write(&format!("{}/more/{}/{i}", package("h16c"), i % 100), b"");
     }
-    let started = std::time::Instant::now();
     let bundle = CompiledBundle::open(&tree.root).unwrap();
-    let seconds = started.elapsed().as_secs_f64();
     assert_eq!((bundle.region_count(), bundle.files), (25_000, 50_005));
     assert_eq!(faults(&bundle, "25000"), "");
-    assert!(std::env::var_os("EG2_SHOW_TIMES").is_none(), "{seconds:.3} s");
 }
 
 #[test]
