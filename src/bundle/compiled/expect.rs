@@ -1,6 +1,7 @@
 //! How many regions a bundle should have, and whether it has them.
 
-use super::{Agreement, CompiledBundle, HashCheck, Says, SignalKind, Violation, short_stem};
+use super::{Agreement, CompiledBundle, Says, SignalKind, Violation, short_stem};
+use crate::bundle::HashCheck;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;

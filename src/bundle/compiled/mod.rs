@@ -7,6 +7,7 @@
 //! Invariant: one walk, no link followed, nothing loaded or run. A count is necessary and not sufficient: a bundle
 //! with its regions can still be refused by the device, or run on the GPU.
 
+mod compute_plan;
 mod expect;
 mod identity;
 mod manifest;
@@ -16,13 +17,15 @@ mod signals;
 mod stats;
 mod walk;
 
+pub use compute_plan::{ComputePlan, PlanError, PlannedFunction, PlannedOperation, Planner};
 pub use expect::{Expectation, ExpectationError, Fault, Found, Verdict};
-pub use identity::{Announcement, HashCheck, Identity, shared_hash};
+pub use identity::{Announcement, Identity, shared_hash};
 pub use read::{CompiledError, Violation};
 pub use regions::{Region, short_stem};
 pub use signals::{Agreement, Says, Signal, SignalKind};
 pub use stats::Stats;
 
+use super::HashCheck;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

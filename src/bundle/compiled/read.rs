@@ -1,10 +1,11 @@
 //! From a folder to a [`CompiledBundle`].
 
-use super::identity::HashCheck;
 use super::manifest::{Manifest, ManifestError};
 use super::stats::Stats;
 use super::walk::Walk;
 use super::{Architecture, CompiledBundle, regions, signals};
+use crate::bundle::HashCheck;
+use crate::bundle::metadata;
 use crate::digest::Digest;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -226,12 +227,9 @@ impl Reader<'_> {
         Ok(self.bytes("stats.json")?.map(|bytes| Stats::parse(&bytes)))
     }
 
-    /// Entries of `metadata.json`; one that is no object has none, since nothing rests on it.
+    /// Entries of `metadata.json`. One that cannot be read has none: nothing rests on it.
     fn metadata(&self) -> Result<BTreeMap<String, String>, CompiledError> {
-        let bytes = self.bytes("metadata.json")?.unwrap_or_default();
-        let entries: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&bytes).unwrap_or_default();
-        let text = |value: serde_json::Value| value.as_str().map(String::from).unwrap_or_else(|| value.to_string());
-        Ok(entries.into_iter().map(|(key, value)| (key, text(value))).collect())
+        Ok(metadata::entries(&self.bytes("metadata.json")?.unwrap_or_default()).unwrap_or_default())
     }
 }
 
