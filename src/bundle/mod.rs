@@ -2,11 +2,19 @@
 //!
 //! Level 5: knows the writers and readers below it and no model.
 
+mod aimodel;
+pub mod compiled;
+mod format;
+mod main_hash;
+mod metadata;
 mod mlpackage;
 mod paths;
 mod publish;
 mod tree;
 
+pub use aimodel::{AiModel, AiModelError};
+pub use format::Format;
+pub use main_hash::HashCheck;
 pub use mlpackage::{ReadBack, ReadBackError, read_back};
 pub use paths::path_like;
 pub use publish::{Outcome, PublishError, Replace, Stage, write_file};

@@ -3,7 +3,7 @@
 use super::failure::{Exit, Failure};
 use super::progress::Bar;
 use super::table::{Table, bytes, thousands};
-use super::{Common, Report};
+use super::{Checks, Common, Report};
 use crate::checkpoint::{LocateEnv, locate};
 use crate::emit::mil::MilError;
 use crate::models::gemma_audio::Bucket;
@@ -116,5 +116,9 @@ fn report(converted: &Converted, seconds: f64) -> Report {
     }
     table.row("seconds", format!("{seconds:.1}"));
     let json = json!({ "artefact": path, "outcome": outcome, "seconds": seconds, "graph": graph, "record": record });
-    Report { text: table.render(), json }
+    let checks = match record {
+        Some(record) if !record.not_run.is_empty() => Checks::NotRun,
+        Some(_) | None => Checks::Passed,
+    };
+    Report { text: table.render(), json, checks }
 }

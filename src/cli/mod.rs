@@ -2,10 +2,12 @@
 //!
 //! stdout is the result, a short table or exactly one JSON object; stderr is progress and log. Level 9.
 
+mod diff;
 mod encoder;
 mod failure;
 mod inspect;
 mod progress;
+mod regions;
 mod run;
 mod table;
 
@@ -31,6 +33,9 @@ struct Common {
     /// Print exactly one JSON object on stdout, errors included
     #[arg(long, global = true)]
     json: bool,
+    /// Exit 4 also where something is told as `not run`
+    #[arg(long, global = true)]
+    strict: bool,
     /// Say nothing on stderr but errors
     #[arg(short, long, global = true)]
     quiet: bool,
@@ -41,8 +46,10 @@ struct Common {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Diff(diff::Opts),
     Encoder(encoder::Opts),
     Inspect(inspect::Opts),
+    Regions(regions::Opts),
     Run(run::Opts),
 }
 
@@ -50,6 +57,27 @@ enum Command {
 struct Report {
     text: String,
     json: Value,
+    checks: Checks,
+}
+
+/// What became of the checks that a report tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checks {
+    /// Each was run, and passed.
+    Passed,
+    /// One was not run; none failed.
+    NotRun,
+    /// One failed.
+    Failed,
+}
+
+impl Checks {
+    fn exit(self, strict: bool) -> Exit {
+        match (self, strict) {
+            (Checks::Failed, _) | (Checks::NotRun, true) => Exit::CheckFailed,
+            (Checks::Passed, _) | (Checks::NotRun, false) => Exit::Done,
+        }
+    }
 }
 
 /// Parses `args`, runs the subcommand, prints its result, and says how the process should end.
@@ -66,17 +94,20 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
     };
     log_to_stderr(&cli.common);
     let result = match cli.command {
+        Command::Diff(opts) => diff::run(opts),
         Command::Encoder(opts) => encoder::run(opts, &cli.common),
         Command::Inspect(opts) => inspect::run(opts),
+        Command::Regions(opts) => regions::run(opts),
         Command::Run(opts) => run::run(opts, &cli.common),
     };
     match result {
         Ok(report) => {
+            let exit = report.checks.exit(cli.common.strict);
             let text = if cli.common.json { pretty(&report.json) } else { report.text };
             match std::io::stdout().write_all(text.as_bytes()) {
-                Ok(()) => Exit::Done,
+                Ok(()) => exit,
                 // Whoever read the table has seen enough of it.
-                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Done,
+                Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => exit,
                 Err(_) => Exit::Bug,
             }
         }

@@ -2,7 +2,7 @@
 
 use super::failure::{Exit, Failure};
 use super::table::Table;
-use super::{Common, Report};
+use super::{Checks, Common, Report};
 use crate::eval::{EvalError, HostTensor, Options, Values};
 use crate::pipeline::{Ran, RunError, RunOptions, run as run_artefact};
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ fn report(ran: &Ran, seconds: f64, options: &RunOptions) -> Report {
         .map(|(name, tensor)| json!({ "name": name, "fact": tensor.fact(), "range": range(tensor) }))
         .collect();
     let json = json!({ "outputs": outputs, "file": options.outputs, "seconds": seconds, "report": ran.report });
-    Report { text: table.render(), json }
+    Report { text: table.render(), json, checks: Checks::Passed }
 }
 
 /// Smallest and largest value.

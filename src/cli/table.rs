@@ -1,5 +1,6 @@
 //! Two-column text for people, 80 columns wide.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Lines of `label  value`, aligned, in sections.
@@ -25,6 +26,53 @@ impl Table {
         }
         text
     }
+
+    /// The text with no line of more than [`WIDTH`] characters, as far as its words allow.
+    pub fn wrapped(self) -> String {
+        let width = self.rows.iter().map(|(l, _)| l.chars().count()).max().unwrap_or(0) + 2;
+        let mut table = Table::default();
+        for (label, value) in self.rows {
+            let mut label = Some(label);
+            for line in folded(&value, WIDTH.saturating_sub(width)) {
+                table.row(label.take().unwrap_or_default(), line);
+            }
+        }
+        table.render()
+    }
+}
+
+/// Columns of a terminal that nobody made wider.
+const WIDTH: usize = 80;
+
+/// `text` in lines of at most `width` characters, cut after spaces and slashes; a longer word stays whole, so that it
+/// can be copied.
+fn folded(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_inclusive([' ', '/']) {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() || line.chars().count() + word.trim_end().chars().count() <= width => {
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines.iter().map(|line| line.trim_end().to_string()).collect()
+}
+
+/// `name count` in lines of a comfortable width.
+pub fn columns<N: Copy + TryInto<u64>>(counts: &BTreeMap<String, N>) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for (name, count) in counts {
+        let item = format!("{name} {}", thousands((*count).try_into().unwrap_or(u64::MAX)));
+        match lines.last_mut() {
+            Some(line) if line.len() + item.len() < 62 => {
+                line.push_str(", ");
+                line.push_str(&item);
+            }
+            _ => lines.push(item),
+        }
+    }
+    lines
 }
 
 /// `1234567` as `1.2 MB`.
@@ -60,6 +108,15 @@ mod tests {
     fn figures() {
         assert_eq!([bytes(0), bytes(999), bytes(1000), bytes(611_195_392)], ["0 B", "999 B", "1.0 kB", "611.2 MB"]);
         assert_eq!([thousands(7), thousands(1000), thousands(304_824_608)], ["7", "1,000", "304,824,608"]);
+    }
+
+    #[test]
+    fn lines_are_cut_at_words_and_slashes() {
+        assert_eq!(folded("one two  three", 8), ["one two", "three"]);
+        assert_eq!(folded("folder/inner/name.bin", 13), ["folder/inner/", "name.bin"]);
+        assert_eq!(folded("  indented and longer", 10), ["  indented", "and longer"]);
+        assert_eq!(folded("aaaaaaaaaaaa b", 4), ["aaaaaaaaaaaa", "b"]);
+        assert_eq!(folded("", 4), [""]);
     }
 
     #[test]

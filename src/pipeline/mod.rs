@@ -3,16 +3,22 @@
 //! A model's file here authors a graph; [`package`] takes any authored graph through precision, validation, writing,
 //! reading back, record and publishing, while another thread hashes the source files.
 
+mod diff;
 mod encoder;
 mod inspect;
 mod origin;
 mod package;
+mod regions;
 mod run;
 
+pub use diff::{Changes, DiffError, Difference, FileFact, Side, diff};
 pub use encoder::{EncoderOptions, encoder};
-pub use inspect::{BlockerView, FunctionView, InspectError, Inspection, WeightView, inspect};
+pub use inspect::{
+    AiModelView, BlockerView, CompiledView, FunctionView, InspectError, Inspection, PackageView, WeightView, inspect,
+};
 pub use origin::Origin;
 pub use package::{Converted, Destination, GraphFigures, PipelineError};
+pub use regions::{Host, Regions, RegionsError, regions};
 pub use run::{Ran, RunError, RunOptions, run};
 
 /// Told how far a job is; the command line draws it.

@@ -1,36 +1,19 @@
-//! What is in a `.mlpackage`, ours or not, from its files alone.
+//! What is in a `.mlpackage`, ours or not.
 
+use super::{InspectError, hashed_and_scanned};
 use crate::analysis;
-use crate::bundle::{Tree, TreeError, path_like};
+use crate::bundle::Tree;
 use crate::digest::Digest;
-use crate::emit::mil::read::{Constant, Content, Element, Feature, Function, Package, ReadError, ValueKind};
+use crate::emit::mil::read::{Constant, Content, Element, Feature, Function, Package, ValueKind};
 use crate::target::{NEURAL_ENGINE_RANK, Rule};
 use crate::tensor::DType;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// Most path-like strings that are listed.
-const PATHS: usize = 20;
-
-/// Why an artefact could not be looked into.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "each variant is the error of one reader")]
-pub enum InspectError {
-    #[error(transparent)]
-    Package(#[from] ReadError),
-    #[error(transparent)]
-    Tree(#[from] TreeError),
-    #[error("{} could not be scanned for path-like strings", path.display())]
-    Scan { path: PathBuf, source: io::Error },
-    #[error("the thread that hashes the files did not finish")]
-    Hashing,
-}
-
-/// Everything [`inspect`] finds.
+/// Everything found in a `.mlpackage`.
 #[derive(Debug, Serialize)]
-pub struct Inspection {
+pub struct PackageView {
     /// Folder name.
     pub artefact: String,
     /// Bundle format.
@@ -112,13 +95,9 @@ pub struct BlockerView {
 ///
 /// # Errors
 /// It is no package, or a file of it cannot be read.
-pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
+pub(super) fn view(path: &Path) -> Result<PackageView, InspectError> {
     let package = Package::open(path)?;
-    let (tree, paths) = std::thread::scope(|threads| {
-        let tree = threads.spawn(|| Tree::of(path));
-        let paths = paths_in(path);
-        Ok::<_, InspectError>((tree.join().map_err(|_| InspectError::Hashing)??, paths?))
-    })?;
+    let (tree, paths) = hashed_and_scanned(path)?;
     let lifted: Vec<_> = package.functions().iter().map(|f| package.lift(&f.name)).collect();
     let mut blockers = raw_blockers(&package);
     for graph in lifted.iter().flatten() {
@@ -126,7 +105,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
         blockers.extend(found.map(|f| (f.rule, f.path)));
     }
     let liftable = lifted.into_iter().find_map(Result::err).map_or(Ok(()), |error| Err(error.to_string()));
-    Ok(Inspection {
+    Ok(PackageView {
         artefact: path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default(),
         format: "mlpackage",
         specification: package.version(),
@@ -141,28 +120,6 @@ pub fn inspect(path: &Path) -> Result<Inspection, InspectError> {
         path_like: paths,
         not_run: BTreeMap::from([("device load", "needs Apple hardware"), ("placement", "needs Apple hardware")]),
     })
-}
-
-/// Path-like strings of every file under `folder`; what cannot be opened is the tree's to report.
-fn paths_in(folder: &Path) -> Result<Vec<String>, InspectError> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        let at = |source| InspectError::Scan { path: folder.clone(), source };
-        let mut entries = std::fs::read_dir(&folder).map_err(at)?.collect::<Result<Vec<_>, _>>().map_err(at)?;
-        entries.sort_by_key(std::fs::DirEntry::file_name);
-        for entry in entries {
-            let path = entry.path();
-            let kind = entry.file_type().map_err(at)?;
-            if kind.is_dir() {
-                folders.push(path);
-            } else if kind.is_file() && found.len() < PATHS {
-                let scan = std::fs::File::open(&path).and_then(|f| path_like(f, PATHS - found.len()));
-                found.extend(scan.map_err(|source| InspectError::Scan { path, source })?);
-            }
-        }
-    }
-    Ok(found)
 }
 
 fn metadata(package: &Package) -> BTreeMap<String, String> {

@@ -1,34 +1,10 @@
-//! `eg2-convert inspect`.
+//! A `.mlpackage` for people.
 
-use super::Report;
-use super::failure::{Exit, Failure};
-use super::table::{Table, bytes, thousands};
-use crate::pipeline::{InspectError, Inspection, inspect};
-use std::path::PathBuf;
+use crate::cli::table::{Table, bytes, columns, thousands};
+use crate::pipeline::PackageView;
 
-/// Show what is in an artefact: features, ops, weights, digests, and what keeps it off the Neural Engine
-#[derive(Debug, clap::Args)]
-pub struct Opts {
-    /// The .mlpackage, from any tool
-    artefact: PathBuf,
-}
-
-/// Looks into the artefact.
-pub fn run(opts: Opts) -> Result<Report, Failure> {
-    let found = inspect(&opts.artefact).map_err(|e| failure(&e))?;
-    let json = serde_json::to_value(&found).map_err(|e| Failure::new(Exit::Bug, &e))?;
-    Ok(Report { text: table(&found), json })
-}
-
-fn failure(error: &InspectError) -> Failure {
-    let exit = match error {
-        InspectError::Package(_) | InspectError::Tree(_) | InspectError::Scan { .. } => Exit::BadInput,
-        InspectError::Hashing => Exit::Bug,
-    };
-    Failure::new(exit, error)
-}
-
-fn table(found: &Inspection) -> String {
+/// What is in it.
+pub(super) fn table(found: &PackageView) -> String {
     let mut table = Table::default();
     table.row("artefact", format!("{}, specification {}", found.artefact, found.specification));
     for (key, text) in &found.metadata {
@@ -70,7 +46,7 @@ fn table(found: &Inspection) -> String {
     table.render()
 }
 
-fn findings(found: &Inspection, table: &mut Table) {
+fn findings(found: &PackageView, table: &mut Table) {
     if found.placement_blockers.is_empty() {
         table.row("Neural Engine", "no known rule is broken, which is necessary and not sufficient");
     }
@@ -92,20 +68,4 @@ fn findings(found: &Inspection, table: &mut Table) {
     for (what, why) in &found.not_run {
         table.row(*what, format!("not run ({why})"));
     }
-}
-
-/// `type count` in lines of a comfortable width.
-fn columns(ops: &std::collections::BTreeMap<String, usize>) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for (kind, count) in ops {
-        let item = format!("{kind} {}", thousands(*count as u64));
-        match lines.last_mut() {
-            Some(line) if line.len() + item.len() < 62 => {
-                line.push_str(", ");
-                line.push_str(&item);
-            }
-            _ => lines.push(item),
-        }
-    }
-    lines
 }

@@ -1,0 +1,24 @@
+//! A `.aimodel` for people.
+
+use super::{files, listed};
+use crate::cli::table::{Table, bytes};
+use crate::pipeline::AiModelView;
+
+/// What is in it.
+pub(super) fn table(found: &AiModelView) -> String {
+    let mut table = Table::default();
+    let model = &found.model;
+    table.row("artefact", format!("{}, {}", found.artefact, bytes(found.tree.size())));
+    for (key, text) in &model.metadata {
+        table.row(key, text);
+    }
+    table.row("program", format!("bytecode version {} by {}", model.bytecode_version, model.producer));
+    files(&found.tree, &mut table);
+    table.row("main.hash", &model.hash).row("digest root", found.digest_root);
+    listed("fault", &found.faults, &mut table);
+    listed("path-like", &found.path_like, &mut table);
+    for (what, why) in &found.not_run {
+        table.row(*what, format!("not run ({why})"));
+    }
+    table.wrapped()
+}

@@ -1,0 +1,34 @@
+//! A `.aimodelc` for people.
+
+use super::{files, listed};
+use crate::cli::regions::architectures;
+use crate::cli::table::{Table, bytes, columns, thousands};
+use crate::pipeline::CompiledView;
+
+/// What is in it.
+pub(super) fn table(found: &CompiledView) -> String {
+    let mut table = Table::default();
+    let bundle = &found.bundle;
+    table.row("artefact", format!("{}, {} files, {}", found.artefact, bundle.files, bytes(bundle.bytes)));
+    for (key, text) in &bundle.metadata {
+        table.row(key, text);
+    }
+    architectures(bundle, &mut table);
+    if let Some(stats) = &bundle.stats {
+        let total: u64 = stats.operations.values().sum();
+        table.row("graph", format!("{} operations, before placement", thousands(total)));
+        for line in columns(&stats.operations) {
+            table.row("", line);
+        }
+        table.row("stored", columns(&stats.storage).join(", "));
+        table.row("computed in", stats.compute.iter().cloned().collect::<Vec<_>>().join(", "));
+    }
+    files(&found.tree, &mut table);
+    table.row("main.hash", &bundle.hash).row("digest root", found.digest_root);
+    listed("fault", &found.faults, &mut table);
+    listed("path-like", &found.path_like, &mut table);
+    for (what, why) in &found.not_run {
+        table.row(*what, format!("not run ({why})"));
+    }
+    table.wrapped()
+}

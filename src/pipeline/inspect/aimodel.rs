@@ -1,0 +1,49 @@
+//! What is in a `.aimodel`.
+
+use super::{InspectError, NotRun, hashed_and_scanned};
+use crate::bundle::{AiModel, Tree};
+use crate::digest::Digest;
+use serde::Serialize;
+use std::path::Path;
+
+/// Everything found in a `.aimodel`.
+#[derive(Debug, Serialize)]
+pub struct AiModelView {
+    /// Folder name.
+    pub artefact: String,
+    /// Bundle format.
+    pub format: &'static str,
+    /// Header, hash, metadata.
+    pub model: AiModel,
+    /// Digest of the sorted lines `sha256  path`.
+    pub digest_root: Digest,
+    /// Every file.
+    pub tree: Tree,
+    /// What is wrong with it.
+    pub faults: Vec<String>,
+    /// Path-like strings in any file.
+    pub path_like: Vec<String>,
+    /// What this look cannot tell.
+    pub not_run: NotRun,
+}
+
+/// Looks into the bundle at `path`.
+pub(super) fn view(path: &Path) -> Result<AiModelView, InspectError> {
+    let model = AiModel::open(path)?;
+    let (tree, path_like) = hashed_and_scanned(&model.path)?;
+    let faults = if model.hash.is_wrong() { vec![format!("main.hash is wrong: {}", model.hash)] } else { Vec::new() };
+    Ok(AiModelView {
+        artefact: model.name.clone(),
+        format: "aimodel",
+        digest_root: tree.root(),
+        tree,
+        faults,
+        path_like,
+        not_run: NotRun::from([
+            ("operations", "needs Apple's reader"),
+            ("device load", "needs Apple hardware"),
+            ("placement", "needs Apple hardware"),
+        ]),
+        model,
+    })
+}
