@@ -6,7 +6,7 @@ use super::table::{Table, bytes};
 use super::{Common, Report};
 use crate::bundle::compiled::Expectation;
 use crate::pipeline::{CompileError, CompileOptions, Compiled, CoreAiTarget, compile};
-use crate::toolchain::{Architecture, Class, Interrupt, Platform, Prefer, Search};
+use crate::toolchain::{Architecture, Class, Finished, Interrupt, Platform, Prefer, Search};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -107,7 +107,8 @@ fn failure(error: &CompileError) -> Failure {
         | CompileError::Run(_)
         | CompileError::Ended { .. }
         | CompileError::TimedOut { .. }
-        | CompileError::Bundles { .. } => Exit::Tool,
+        | CompileError::Bundles { .. }
+        | CompileError::NotFolder { .. } => Exit::Tool,
         CompileError::NeuralEngine { .. }
         | CompileError::Regions { .. }
         | CompileError::Compiled { .. }
@@ -115,7 +116,12 @@ fn failure(error: &CompileError) -> Failure {
         CompileError::Interrupted => Exit::Interrupted,
         CompileError::Record(_) => Exit::Bug,
     };
-    Failure::new(exit, error).with_details(json!({ "class": error.class(), "run": error.run() }))
+    let findings: Vec<_> = error.run().into_iter().flat_map(Finished::findings).collect();
+    Failure::new(exit, error).with_details(json!({
+        "class": error.class(),
+        "findings": findings,
+        "run": error.run(),
+    }))
 }
 
 fn report(made: &[Compiled]) -> Report {
@@ -141,11 +147,12 @@ fn report(made: &[Compiled]) -> Report {
 }
 
 fn rows(compiled: &Compiled, table: &mut Table) {
-    let Compiled { path, outcome, run, regions, notes, record } = compiled;
+    let Compiled { path, outcome, run, regions, notes, version, record } = compiled;
     let size: u64 = record.artefact.files.iter().map(|f| f.size).sum();
     table.row("artefact", path.display()).row("outcome", outcome);
     table.row("size", bytes(size)).row("digest root", record.artefact.digest_root);
-    table.row("tool", format!("{} ({})", run.argv.join(" "), run.end));
+    table.row("tool", format!("{}, {}", version.as_deref().unwrap_or("of a version it does not tell"), run.end));
+    table.prose("command", &run.argv.join(" "));
     for (architecture, held) in regions.iter().flat_map(|r| &r.architectures) {
         let expected = held.expected.map_or_else(String::new, |n| format!(", {n} expected"));
         table.row("regions", format!("{architecture}: {} found{expected}", held.found.unwrap_or(0)));

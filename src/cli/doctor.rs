@@ -4,7 +4,7 @@ use super::Report;
 use super::failure::{Exit, Failure};
 use super::table::Table;
 use crate::toolchain::{Health, Interrupt, Probe, Search, probe};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Show which tools are here, their versions, and what works without each
 #[derive(Debug, clap::Args)]
@@ -16,7 +16,15 @@ pub struct Opts {
 
 /// Asks every tool. A missing one is no failure: this program does most of its work without any.
 pub fn run(opts: Opts) -> Result<Report, Failure> {
-    let probes = probe(&Search::from_process(), &Interrupt::never());
+    let interrupt = Interrupt::listen().map_err(|e| Failure::new(Exit::Bug, &e))?;
+    let probes = probe(&Search::from_process(), &interrupt);
+    if interrupt.raised() {
+        return Err(Failure {
+            exit: Exit::Interrupted,
+            messages: vec!["interrupted".to_string()],
+            details: Value::Null,
+        });
+    }
     let unready: Vec<&Probe> = probes.iter().filter(|p| !p.is_ready()).collect();
     let json = json!({ "tools": probes });
     if opts.strict && !unready.is_empty() {
@@ -39,14 +47,15 @@ fn table(probes: &[Probe]) -> String {
                 table.row(probe.name, format!("{version}, but {wanted} is wanted"));
             }
             Health::Broken { reason } => {
-                table.row(probe.name, format!("found, but it does not run: {reason}"));
+                table.row(probe.name, "found, but it does not run");
+                table.prose("", &format!("it says: {reason}"));
             }
             Health::Missing => {
                 table.row(probe.name, "not found");
             }
         }
-        table.row("", format!("  without it: {}", probe.without));
-        table.row("", format!("  to get it: {}", probe.how_to_install));
+        table.prose("", &format!("without it: {}", probe.without));
+        table.prose("", &format!("to get it: {}", probe.how_to_install));
     }
     table.render()
 }

@@ -54,8 +54,7 @@ struct Signature {
     words: &'static [&'static str],
 }
 
-/// Known messages. Where each was seen is said beside it; the three marked so were not seen anywhere and follow the
-/// system's usual wording.
+/// Known messages, with where each was seen. The last three were seen nowhere and follow the usual wording.
 const SIGNATURES: [Signature; 15] = [
     // apple/coreai-models#205. Not to be taken for the runtime's `ANECCompile() FAILED`, which is harmless here.
     Signature { class: Class::NeuralEngine, words: &["aneccompileoffline", "failed"] },
@@ -82,7 +81,7 @@ const SIGNATURES: [Signature; 15] = [
     Signature { class: Class::DiskFull, words: &["no space left on device"] },
     // Foundation, when it writes a file.
     Signature { class: Class::DiskFull, words: &["nscocoaerrordomain code=640"] },
-    // Not seen: other forms of the same.
+    // Not seen.
     Signature { class: Class::DiskFull, words: &["nsposixerrordomain code=28"] },
     Signature { class: Class::DiskFull, words: &["error: disk full"] },
     Signature { class: Class::UnsupportedArchitecture, words: &["unsupported architecture '"] },

@@ -1,7 +1,7 @@
 //! Ctrl-C as a flag: the child is in a process group of its own and does not see the terminal's signal, so this
 //! process has to pass it on and tidy up.
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +16,14 @@ pub struct Interrupt(Arc<AtomicBool>);
 pub struct InterruptError(#[source] io::Error);
 
 impl Interrupt {
-    /// Raised by Ctrl-C, by a request to terminate and by a closed terminal, from now to the end of the process.
+    /// Raised by Ctrl-C and by a request to terminate, from now to the end of the process. A closed terminal is left to
+    /// its default, which `nohup` may have changed.
     ///
     /// # Errors
     /// The system refuses the handlers.
     pub fn listen() -> Result<Interrupt, InterruptError> {
         let interrupt = Interrupt::never();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&interrupt.0)).map_err(InterruptError)?;
         }
         Ok(interrupt)

@@ -146,6 +146,7 @@ mod tests {
             fs_err::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
         let probes = probe(&Search::of_path(dir.path()), &Interrupt::never());
+        assert!(probes.iter().any(|p| p.how_to_install.contains(COREAI_CORE.1)));
         let states: Vec<String> = probes.iter().map(|p| format!("{}: {:?}", p.name, p.health)).collect();
         insta::assert_snapshot!(states.join("\n"), @r#"
         coreai-build: Ready { version: "coreai-build 3600.79.1" }

@@ -114,7 +114,12 @@ pub struct Finished {
 impl Finished {
     /// The message of that class, on either stream.
     pub fn finding(&self, class: Class) -> Option<&Finding> {
-        self.stderr.findings.iter().chain(&self.stdout.findings).find(|f| f.class == class)
+        self.findings().find(|f| f.class == class)
+    }
+
+    /// Every known message of both streams.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.stderr.findings.iter().chain(&self.stdout.findings)
     }
 }
 
@@ -270,7 +275,7 @@ mod tests {
     fn finished(script: &str) -> Finished {
         match shell(script, 60.0, &Interrupt::never()) {
             ToolRun::Finished(run) => run,
-            other => panic!("{other:?}"),
+            other @ (ToolRun::NotInstalled(_) | ToolRun::TimedOut { .. } | ToolRun::Interrupted) => panic!("{other:?}"),
         }
     }
 
@@ -328,6 +333,15 @@ mod tests {
         let run = finished("sleep 100 & echo $!");
         assert!(ends(&run.stdout.first_line().unwrap()));
         assert!(run.seconds < 10.0);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_process_that_left_the_group_is_not_waited_for() {
+        let started = Instant::now();
+        let run = finished("setsid sleep 20 & echo here");
+        assert_eq!(run.stdout.first_line().as_deref(), Some("here"));
+        assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     }
 
     #[test]

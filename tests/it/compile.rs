@@ -38,7 +38,7 @@ partly) ane_error; made one ;;
 harmless) echo '_ANECompiler : ANECCompile() FAILED' >&2; made one ;;
 two) made one; made one "other.aimodelc" ;;
 nothing) echo "done" >&2 ;;
-link) made one ../made; ln -s ../made "$out/$name" ;;
+link) ln -s "$here/made/one.$arch" "$out/$name" ;;
 segfault) echo "about to fall" >&2; kill -SEGV $$ ;;
 killed) mkdir "$out/$name"; echo half > "$out/$name/main-$arch.mlirb"; kill -KILL $$ ;;
 hang) sleep 600 & echo $$ $! > "$here/pids.part"; mv "$here/pids.part" "$here/pids"; echo "thinking" >&2; wait ;;
@@ -175,7 +175,20 @@ fn success_is_published_with_its_record() {
     let (code, out, err) = place.run("success", &[&CALL[..], &["--expect", "1"]].concat());
     assert_eq!((code, err.as_str()), (0, ""));
     insta::with_settings!({ filters => vec![(r"[0-9a-f]{64}", "[sha256]"), (r"seconds .*", "seconds [n]")] }, {
-        insta::assert_snapshot!(out, @"");
+        insta::assert_snapshot!(out, @r"
+        artefact       [dir]/build/encoder.h16c.aimodelc
+        outcome        published
+        size           232 B
+        digest root    [sha256]
+        tool           coreai-build 3600.79.1, exit code 0
+        command        coreai-build compile encoder.aimodel --output fresh
+                       --platform macOS --preferred-compute neural-engine
+                       --architecture h16c
+        regions        h16c: 1 found, 1 expected
+        device load    not run (needs Apple hardware)
+        placed_on_ane  not run (needs Apple hardware)
+        seconds [n]
+        ");
     });
     assert_eq!(place.names(), ["encoder.h16c.aimodelc", "encoder.h16c.record.json"]);
     assert!(place.at("build/encoder.h16c.aimodelc/main-h16c.mlirb").is_file());
@@ -185,7 +198,9 @@ fn success_is_published_with_its_record() {
     let real = place.dir.path().canonicalize().unwrap();
     assert!(!record.contains(real.to_str().unwrap()) && !record.contains("\"/"), "{record}");
     let record: Value = serde_json::from_str(&record).unwrap();
-    insta::assert_json_snapshot!(record["stages"]["compile"]["argv"], @"");
+    let argv: Vec<&str> =
+        record["stages"]["compile"]["argv"].as_array().unwrap().iter().flat_map(Value::as_str).collect();
+    insta::assert_snapshot!(argv.join(" "), @"coreai-build compile encoder.aimodel --output fresh --platform macOS --preferred-compute neural-engine --architecture h16c");
     assert_eq!(record["stages"]["compile"]["version"], "coreai-build 3600.79.1");
     assert_eq!(record["checks"][1]["figures"]["h16c"]["found"], 1);
     let not_run: Vec<&str> =
@@ -199,11 +214,54 @@ fn success_is_published_with_its_record() {
 
 #[test]
 fn a_neural_engine_compile_that_failed_is_found_out() {
-    insta::assert_snapshot!(fails("gpu_only", &[]), @"");
-    insta::assert_snapshot!(fails("gpu_only", &["--expect", "h16c=1"]), @"");
-    insta::assert_snapshot!(fails("gpu_only", &["--expect", "0"]), @"");
-    insta::assert_snapshot!(fails("partly", &[]), @"");
-    insta::assert_snapshot!(fails("success", &["--expect", "2"]), @"");
+    insta::assert_snapshot!(fails("gpu_only", &[]), @r#"
+    4 neural_engine
+    error: h16c: asked for the Neural Engine, found 0 regions, expected at least 1; coreai-build exited with 0
+      | 2026-12-02 10:00:00.000 coreai-build[1:2] Error:
+      |
+      |  ANECCompileOffline() failed: OSStatus=0, aneCompileStatus=1, statusdict={
+      |     CompiledInputSourceFileName = "/var/folders/ab/main_x_0_ANE_region_1_0.bc.mlir";
+      |     ErrorList =     (
+      |     );
+      | }
+    "#);
+    insta::assert_snapshot!(fails("gpu_only", &["--expect", "h16c=1"]), @r#"
+    4 neural_engine
+    error: h16c: asked for the Neural Engine, found 0 regions, expected 1; coreai-build exited with 0
+      | 2026-12-02 10:00:00.000 coreai-build[1:2] Error:
+      |
+      |  ANECCompileOffline() failed: OSStatus=0, aneCompileStatus=1, statusdict={
+      |     CompiledInputSourceFileName = "/var/folders/ab/main_x_0_ANE_region_1_0.bc.mlir";
+      |     ErrorList =     (
+      |     );
+      | }
+    "#);
+    insta::assert_snapshot!(fails("gpu_only", &["--expect", "0"]), @r#"
+    4 neural_engine
+    error: h16c: asked for the Neural Engine, found 0 regions, but such a bundle has at least one (with --prefer gpu it has none); coreai-build exited with 0
+      | 2026-12-02 10:00:00.000 coreai-build[1:2] Error:
+      |
+      |  ANECCompileOffline() failed: OSStatus=0, aneCompileStatus=1, statusdict={
+      |     CompiledInputSourceFileName = "/var/folders/ab/main_x_0_ANE_region_1_0.bc.mlir";
+      |     ErrorList =     (
+      |     );
+      | }
+    "#);
+    insta::assert_snapshot!(fails("partly", &[]), @r#"
+    4 neural_engine
+    error: h16c: asked for the Neural Engine, found 1 region, but its compiler failed, so --expect has to say how many there should be; coreai-build exited with 0
+      | 2026-12-02 10:00:00.000 coreai-build[1:2] Error:
+      |
+      |  ANECCompileOffline() failed: OSStatus=0, aneCompileStatus=1, statusdict={
+      |     CompiledInputSourceFileName = "/var/folders/ab/main_x_0_ANE_region_1_0.bc.mlir";
+      |     ErrorList =     (
+      |     );
+      | }
+    "#);
+    insta::assert_snapshot!(fails("success", &["--expect", "2"]), @r"
+    4 regions
+    error: the compiled bundle is not what was expected: h16c: 1 regions found, 2 expected
+    ");
 }
 
 #[test]
@@ -227,21 +285,63 @@ fn the_gpu_needs_no_region() {
 
 #[test]
 fn not_one_bundle() {
-    insta::assert_snapshot!(fails("two", &[]), @"");
-    insta::assert_snapshot!(fails("nothing", &[]), @"");
-    insta::assert_snapshot!(fails("link", &[]), @"");
+    insta::assert_snapshot!(fails("two", &[]), @r"
+    5 not_one_bundle
+    error: coreai-build exited with 0 and left 2 (encoder.h16c.aimodelc, other.aimodelc) where one .aimodelc was expected
+    ");
+    insta::assert_snapshot!(fails("nothing", &[]), @r"
+    5 not_one_bundle
+    error: coreai-build exited with 0 and left none where one .aimodelc was expected
+      | done
+    ");
+    insta::assert_snapshot!(fails("link", &[]), @r"
+    5 not_one_bundle
+    error: encoder.h16c.aimodelc, which coreai-build left, is no folder; a bundle is one, and behind a link it fails to load
+    ");
 }
 
 #[test]
 fn tools_that_end_badly() {
-    insta::assert_snapshot!(fails("segfault", &[]), @"");
-    insta::assert_snapshot!(fails("killed", &[]), @"");
-    insta::assert_snapshot!(fails("unknown", &[]), @"");
-    insta::assert_snapshot!(fails("unsupported", &[]), @"");
-    insta::assert_snapshot!(fails("full", &[]), @"");
-    insta::assert_snapshot!(fails("metal", &[]), @"");
-    insta::assert_snapshot!(fails("refused", &[]), @"");
-    insta::assert_snapshot!(fails("other", &[]), @"");
+    insta::assert_snapshot!(fails("segfault", &[]), @r"
+    5 crash
+    error: coreai-build ended with signal 11 (SIGSEGV): the tool crashed
+      | about to fall
+    ");
+    insta::assert_snapshot!(fails("killed", &[]), @r"
+    5 crash
+    error: coreai-build ended with signal 9 (SIGKILL; the system does that when memory runs out): the tool crashed
+    ");
+    insta::assert_snapshot!(fails("unknown", &[]), @r"
+    5 unknown_architecture
+    error: coreai-build ended with exit code 64: the tool does not know the architecture
+      | Error: Unknown architecture 'h16c'
+    ");
+    insta::assert_snapshot!(fails("unsupported", &[]), @r"
+    5 unsupported_architecture
+    error: coreai-build ended with exit code 64: the architecture does not belong to the platform
+      | Error: Architecture 'h16c' is not supported for the requested deployment target: macOS 27.0
+    ");
+    insta::assert_snapshot!(fails("full", &[]), @r"
+    5 disk_full
+    error: coreai-build ended with signal 6 (SIGABRT): no space left on the disk
+      | LLVM ERROR: No space left on device
+    ");
+    insta::assert_snapshot!(fails("metal", &[]), @r"
+    5 metal_toolchain
+    error: coreai-build ended with exit code 1: the Metal Toolchain is missing or of another Xcode; run `xcodebuild -downloadComponent MetalToolchain`
+      | error: Core AI requires the Metal Toolchain
+    ");
+    insta::assert_snapshot!(fails("refused", &[]), @r"
+    5 model_refused
+    error: coreai-build ended with exit code 1: the tool cannot read the model
+      | Input model is missing the source bytecode.
+    ");
+    insta::assert_snapshot!(fails("other", &[]), @r"
+    5 unknown
+    error: coreai-build ended with exit code 3: for a reason not known here
+      | one
+      | two �[31mred
+    ");
 }
 
 /// Waits for the stand-in and its child to be up; gives their process numbers.
@@ -267,7 +367,11 @@ fn gone(pid: &str) -> bool {
 
 #[test]
 fn a_hang_is_ended_with_all_its_processes() {
-    insta::assert_snapshot!(fails("hang", &["--timeout", "1s"]), @"");
+    insta::assert_snapshot!(fails("hang", &["--timeout", "1s"]), @r"
+    5 timed_out
+    error: coreai-build was ended after 1 s, the limit; --timeout sets another
+      | thinking
+    ");
     let place = Place::new();
     assert_eq!(place.run("hang", &[&CALL[..], &["--timeout", "1s"]].concat()).0, 5);
     let pids = pids(&place);
@@ -303,7 +407,7 @@ fn no_tool_at_all() {
     let before = place.built();
     let output = place.command("", &CALL).env("PATH", place.at("made")).output().unwrap();
     assert_eq!(output.status.code(), Some(5));
-    insta::assert_snapshot!(String::from_utf8(output.stderr).unwrap(), @"");
+    insta::assert_snapshot!(String::from_utf8(output.stderr).unwrap(), @"error: coreai-build is not installed; on a Mac, install Xcode 27 or later, select it with `sudo xcode-select -s`, and run `xcodebuild -downloadComponent MetalToolchain`, which brings it");
     assert_eq!(place.built(), before);
 }
 
@@ -349,7 +453,18 @@ fn a_package_goes_through_xcrun() {
     let (code, out, err) = place.run("", &["compile", "encoder.mlpackage", "--out", "build"]);
     assert_eq!((code, err.as_str()), (0, ""));
     insta::with_settings!({ filters => vec![(r"[0-9a-f]{64}", "[sha256]"), (r"seconds .*", "seconds [n]")] }, {
-        insta::assert_snapshot!(out, @"");
+        insta::assert_snapshot!(out, @r"
+        artefact       [dir]/build/encoder.mlmodelc
+        outcome        published
+        size           5 B
+        digest root    [sha256]
+        tool           3404.16.1, exit code 0
+        command        xcrun coremlcompiler compile encoder.mlpackage fresh
+        device load    not run (needs Apple hardware)
+        placed_on_ane  not run (needs Apple hardware)
+        ane_regions    not run (Core ML places ops when it loads the model)
+        seconds [n]
+        ");
     });
     let record = fs_err::read(place.at("build/encoder.record.json")).unwrap();
     let record: Value = serde_json::from_slice(&record).unwrap();
@@ -396,7 +511,32 @@ fn doctor_tells_what_is_here() {
     place.tool("xcrun", "#!/bin/sh\n[ \"$1\" = --version ] && echo 'xcrun version 72.' || exit 72\n");
     let (code, out, err) = run(&["doctor"]);
     assert_eq!((code, err.as_slice()), (0, &b""[..]));
-    insta::assert_snapshot!(out, @"");
+    insta::assert_snapshot!(out, @r"
+    coreai-build    coreai-build 3600.79.1
+    metal           not found
+                    without it: everything but `compile` of an .aimodel, which
+                    needs it too
+                    to get it: on a Mac with Xcode, run `xcodebuild
+                    -downloadComponent MetalToolchain`; if it is there already,
+                    select the Xcode it belongs to with `sudo xcode-select -s`
+    xcrun           xcrun version 72.
+    coremlcompiler  not found
+                    without it: everything but `compile` of an .mlpackage
+                    to get it: on a Mac, install Xcode and select it with `sudo
+                    xcode-select -s`
+    swiftc          not found
+                    without it: everything but the placement of Core ML bundles
+                    to get it: on a Mac, run `xcode-select --install`
+    python3         not found
+                    without it: everything but writing an .aimodel
+                    to get it: install Python 3.11 or later
+    coreai-core     not found
+                    without it: everything but writing an .aimodel
+                    to get it: run `python3 -m pip install coreai-core==1.0.0b3`
+    uv              not found
+                    without it: everything; Python's own pip installs as well
+                    to get it: see https://docs.astral.sh/uv
+    ");
     assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     let (code, out, _) = run(&["doctor", "--json"]);
     let json: Value = serde_json::from_str(&out).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::bundle::compiled::{CompiledError, Fault};
 use crate::bundle::{PublishError, TreeError};
-use crate::toolchain::{Class, Finding, Finished, Missing, RunError};
+use crate::toolchain::{Class, Finished, Missing, RunError};
 use std::io;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub enum CompileError {
     Format { path: String },
     #[error("could not read the files of the model")]
     Source(#[source] TreeError),
-    #[error("an .aimodel needs a --platform, an --arch and a --prefer")]
+    #[error("--platform, --arch and --prefer belong together: an .aimodel needs all three, an .mlpackage none")]
     NoTarget,
     #[error(
         "--platform, --arch, --prefer and --expect have no meaning for an .mlpackage: Core ML chooses when it loads it"
@@ -42,16 +42,19 @@ pub enum CompileError {
     #[error("interrupted; nothing was written")]
     Interrupted,
     #[error(
-        "{} exited with 0 and left {} where one {ending} was expected{}",
+        "{} exited with 0 and left {} where one .{ending} was expected{}",
         run.argv[0], counted(found), last_lines(run)
     )]
     Bundles { ending: &'static str, found: Vec<String>, run: Box<Finished> },
+    #[error("{name}, which {} left, is no folder; a bundle is one, and behind a link it fails to load", run.argv[0])]
+    NotFolder { name: String, run: Box<Finished> },
     #[error(
-        "{architecture}: the Neural Engine was asked for and {found} regions found, {}; {} exited with 0{}",
-        wanted(*expected, *found), run.argv[0], quoted(run, Class::NeuralEngine)
+        "{architecture}: asked for the Neural Engine, found {found} {}, {}; {} exited with 0{}",
+        if *found == 1 { "region" } else { "regions" }, wanted(*expected, *found), run.argv[0],
+        quoted(run, Class::NeuralEngine)
     )]
     NeuralEngine { architecture: String, found: usize, expected: Option<usize>, run: Box<Finished> },
-    #[error("the compiled bundle is not what was expected: {}{}", list(faults), quoted(run, Class::NeuralEngine))]
+    #[error("the compiled bundle is not what was expected: {}{}", list(faults), complaint(run))]
     Regions { faults: Vec<Fault>, run: Box<Finished> },
     #[error("the compiled bundle cannot be read")]
     Compiled {
@@ -78,6 +81,7 @@ impl CompileError {
             CompileError::Ended { run, .. }
             | CompileError::TimedOut { run, .. }
             | CompileError::Bundles { run, .. }
+            | CompileError::NotFolder { run, .. }
             | CompileError::NeuralEngine { run, .. }
             | CompileError::Regions { run, .. }
             | CompileError::Compiled { run, .. }
@@ -115,7 +119,7 @@ impl CompileError {
             },
             CompileError::TimedOut { .. } => "timed_out",
             CompileError::Interrupted => "interrupted",
-            CompileError::Bundles { .. } => "not_one_bundle",
+            CompileError::Bundles { .. } | CompileError::NotFolder { .. } => "not_one_bundle",
             CompileError::NeuralEngine { .. } => "neural_engine",
             CompileError::Regions { .. } => "regions",
             CompileError::Compiled { .. } | CompileError::Made { .. } => "unreadable_bundle",
@@ -141,10 +145,12 @@ const fn hint(class: Class) -> &'static str {
 
 /// The message that gave the class away, each line marked; the last lines where there is none.
 fn quoted(run: &Finished, class: Class) -> String {
-    match run.finding(class) {
-        Some(Finding { block, .. }) => marked(block),
-        None => last_lines(run),
-    }
+    run.finding(class).map_or_else(|| last_lines(run), |found| marked(&found.block))
+}
+
+/// The message of the Neural Engine's compiler, if it had one.
+fn complaint(run: &Finished) -> String {
+    run.finding(Class::NeuralEngine).map(|found| marked(&found.block)).unwrap_or_default()
 }
 
 fn last_lines(run: &Finished) -> String {
@@ -152,12 +158,7 @@ fn last_lines(run: &Finished) -> String {
 }
 
 fn marked(lines: &[String]) -> String {
-    let mut text = String::new();
-    for line in lines {
-        text.push_str("\n  | ");
-        text.push_str(line);
-    }
-    text
+    lines.iter().flat_map(|line| ["\n  |", if line.is_empty() { "" } else { " " }, line]).collect()
 }
 
 fn list(faults: &[Fault]) -> String {
@@ -172,9 +173,11 @@ fn counted(found: &[String]) -> String {
 }
 
 fn wanted(expected: Option<usize>, found: usize) -> String {
-    match (expected, found) {
-        (Some(expected), _) => format!("{expected} expected"),
-        (None, 0) => "at least 1 expected".to_string(),
-        (None, _) => "though its compiler failed; say with --expect how many there should be".to_string(),
-    }
+    let text = match (expected, found) {
+        (Some(0), 0) => "but such a bundle has at least one (with --prefer gpu it has none)",
+        (None, 0) => "expected at least 1",
+        (Some(expected), _) => return format!("expected {expected}"),
+        (None, _) => "but its compiler failed, so --expect has to say how many there should be",
+    };
+    text.to_string()
 }

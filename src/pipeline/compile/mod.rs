@@ -67,6 +67,8 @@ pub struct Compiled {
     pub regions: Option<Verdict>,
     /// Messages of the Neural Engine's compiler that the regions prove harmless.
     pub notes: Vec<Finding>,
+    /// The tool's version, as it told it.
+    pub version: Option<String>,
     /// Its record, as written.
     pub record: Record,
 }
@@ -271,7 +273,15 @@ impl Job<'_> {
         };
         write_file(&path.with_file_name(format!("{}.record.json", made.name)), &bytes)?;
         let notes = made.run.finding(Class::NeuralEngine).cloned().into_iter().collect();
-        Ok(Compiled { path, outcome, run: made.run, regions: made.regions, notes, record })
+        Ok(Compiled {
+            path,
+            outcome,
+            run: made.run,
+            regions: made.regions,
+            notes,
+            version: self.version.clone(),
+            record,
+        })
     }
 
     fn record(&self, made: &Made<'_>) -> Result<Record, CompileError> {
@@ -326,10 +336,12 @@ fn the_bundle(folder: &Path, wanted: &'static str, run: &Finished) -> Result<Pat
     let mut found: Vec<PathBuf> =
         entries.iter().map(std::fs::DirEntry::path).filter(|p| ending(p) == Some(wanted)).collect();
     found.sort();
+    let name = |p: &PathBuf| p.file_name().unwrap_or_default().to_string_lossy().into_owned();
     match found.as_slice() {
-        [only] => Ok(only.clone()),
+        // Not is_dir, which follows links.
+        [only] if only.symlink_metadata().is_ok_and(|m| m.is_dir()) => Ok(only.clone()),
+        [other] => Err(CompileError::NotFolder { name: name(other), run: Box::new(run.clone()) }),
         _ => {
-            let name = |p: &PathBuf| p.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let found = found.iter().map(name).collect();
             Err(CompileError::Bundles { ending: wanted, found, run: Box::new(run.clone()) })
         }
