@@ -2,7 +2,9 @@
 //!
 //! stdout is the result, a short table or exactly one JSON object; stderr is progress and log. Level 9.
 
+mod compile;
 mod diff;
+mod doctor;
 mod encoder;
 mod failure;
 mod inspect;
@@ -47,6 +49,8 @@ struct Common {
 #[derive(Debug, Subcommand)]
 enum Command {
     Diff(diff::Opts),
+    Compile(compile::Opts),
+    Doctor(doctor::Opts),
     Encoder(encoder::Opts),
     Inspect(inspect::Opts),
     Regions(regions::Opts),
@@ -95,6 +99,8 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
     log_to_stderr(&cli.common);
     let result = match cli.command {
         Command::Diff(opts) => diff::run(opts),
+        Command::Compile(opts) => compile::run(opts, &cli.common),
+        Command::Doctor(opts) => doctor::run(opts),
         Command::Encoder(opts) => encoder::run(opts, &cli.common),
         Command::Inspect(opts) => inspect::run(opts),
         Command::Regions(opts) => regions::run(opts),

@@ -3,6 +3,7 @@
 //! A model's file here authors a graph; [`package`] takes any authored graph through precision, validation, writing,
 //! reading back, record and publishing, while another thread hashes the source files.
 
+mod compile;
 mod diff;
 mod encoder;
 mod inspect;
@@ -11,6 +12,7 @@ mod package;
 mod regions;
 mod run;
 
+pub use compile::{CompileError, CompileOptions, Compiled, CoreAiTarget, compile};
 pub use diff::{Changes, DiffError, Difference, FileFact, Side, diff};
 pub use encoder::{EncoderOptions, encoder};
 pub use inspect::{
