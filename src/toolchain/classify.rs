@@ -102,6 +102,8 @@ pub struct Finding {
 const BLOCK_LINES: usize = 40;
 /// Characters of a line that are kept at most.
 const LINE_CHARS: usize = 400;
+/// No message is shorter, and most lines of some logs are.
+const SHORTEST: usize = 16;
 /// Lines before a message in which its heading is looked for.
 const HEADING_LINES: usize = 3;
 
@@ -119,7 +121,7 @@ impl Scanner {
     pub(super) fn line(&mut self, line: &[u8]) {
         if let Some(open) = self.open {
             self.open = self.extend(line, open);
-        } else {
+        } else if line.len() >= SHORTEST {
             self.lower.clear();
             self.lower.extend(line.iter().map(u8::to_ascii_lowercase));
             for signature in &SIGNATURES {
@@ -238,6 +240,14 @@ mod tests {
             let found = scan(&format!("noise\n{line}\nnoise"));
             assert_eq!(found.len(), 1, "{line}");
             assert_eq!((found[0].class, found[0].block.as_slice()), (class, &[line.to_string()][..]));
+        }
+    }
+
+    #[test]
+    fn no_signature_is_too_short_or_in_capitals() {
+        for Signature { words, .. } in &SIGNATURES {
+            assert!(words.concat().len() >= SHORTEST, "{words:?}");
+            assert_eq!(words.concat(), words.concat().to_lowercase());
         }
     }
 
