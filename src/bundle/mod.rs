@@ -9,5 +9,5 @@ mod tree;
 
 pub use mlpackage::{ReadBack, ReadBackError, read_back};
 pub use paths::path_like;
-pub use publish::{Outcome, PublishError, Replace, Stage, write_file};
+pub use publish::{Outcome, PublishError, Replace, Stage, commit, write_file};
 pub use tree::{FileDigest, Tree, TreeError};

@@ -1,7 +1,7 @@
 //! The only place that sequences stages. Level 8.
 //!
-//! A model's file here authors a graph; [`package`] takes any authored graph through precision, validation, writing,
-//! reading back, record and publishing, while another thread hashes the source files.
+//! A model's file here authors graphs and says which artefacts they make; [`package`] takes any such job through
+//! precision, validation, writing, reading back, publishing and records, while another thread hashes the source files.
 
 mod encoder;
 mod inspect;
@@ -12,7 +12,7 @@ mod run;
 pub use encoder::{EncoderOptions, encoder};
 pub use inspect::{BlockerView, FunctionView, InspectError, Inspection, WeightView, inspect};
 pub use origin::Origin;
-pub use package::{Converted, Destination, GraphFigures, PipelineError};
+pub use package::{Converted, Destination, FunctionReport, GraphFigures, PipelineError};
 pub use run::{Ran, RunError, RunOptions, run};
 
 /// Told how far a job is; the command line draws it.
