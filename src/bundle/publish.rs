@@ -52,6 +52,12 @@ pub enum PublishError {
         #[source]
         source: io::Error,
     },
+    #[error("what belongs with {path} was not published, and it cannot be withdrawn; remove it")]
+    Withdraw {
+        path: String,
+        #[source]
+        source: io::Error,
+    },
     #[error("cannot move the new bundle to {path}, nor the old one back; it is at {kept}")]
     RollBack {
         path: String,
@@ -130,20 +136,12 @@ impl Stage {
         &self.destination
     }
 
-    /// Publishes the bundle, whose files are `new`.
-    ///
-    /// # Errors
-    /// Another bundle is there and may not be replaced, or the system fails; the destination is then what it was.
-    pub fn commit(self, new: &Tree, replace: Replace) -> Result<Outcome, PublishError> {
+    /// What publishing the bundle, whose files are `new`, would do. Changes nothing.
+    fn step(&self, new: &Tree, replace: Replace) -> Result<Step, PublishError> {
         let path = || self.destination.display().to_string();
         let there = match self.destination.symlink_metadata() {
             Ok(there) => there,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let moved = std::fs::rename(&self.new, &self.destination);
-                return moved
-                    .map(|()| Outcome::Published)
-                    .map_err(|source| PublishError::Rename { path: path(), source });
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Step::Place),
             Err(source) => return Err(PublishError::Unwritable { path: path(), source }),
         };
         if there.is_symlink() {
@@ -151,8 +149,8 @@ impl Stage {
         }
         let found = if there.is_dir() { Tree::of(&self.destination).map(|old| old.root()) } else { Ok(file_root()) };
         match (found, replace) {
-            (Ok(found), _) if there.is_dir() && found == new.root() => Ok(Outcome::Unchanged),
-            (_, Replace::Force) => self.exchange(),
+            (Ok(found), _) if there.is_dir() && found == new.root() => Ok(Step::Leave),
+            (_, Replace::Force) => Ok(Step::Exchange),
             (Ok(found), Replace::Never) => {
                 let (found, new) = (found.to_string(), new.root().to_string());
                 Err(PublishError::Exists { path: path(), found, new })
@@ -161,21 +159,88 @@ impl Stage {
         }
     }
 
-    fn exchange(self) -> Result<Outcome, PublishError> {
-        let path = self.destination.display().to_string();
-        let old = self.folder.path().join("old");
-        std::fs::rename(&self.destination, &old)
-            .map_err(|source| PublishError::Rename { path: path.clone(), source })?;
-        let Err(source) = std::fs::rename(&self.new, &self.destination) else { return Ok(Outcome::Published) };
-        match std::fs::rename(&old, &self.destination) {
-            Ok(()) => Err(PublishError::Rename { path, source }),
-            Err(_) => {
-                // Dropping the folder would delete the only copy.
-                let kept = self.folder.keep().join("old").display().to_string();
-                Err(PublishError::RollBack { path, kept, source })
+    fn take(&mut self, step: Step) -> Result<Outcome, PublishError> {
+        let at = |source| PublishError::Rename { path: self.destination.display().to_string(), source };
+        match step {
+            Step::Leave => return Ok(Outcome::Unchanged),
+            Step::Place => std::fs::rename(&self.new, &self.destination).map_err(at)?,
+            Step::Exchange => {
+                std::fs::rename(&self.destination, self.old()).map_err(at)?;
+                if let Err(source) = std::fs::rename(&self.new, &self.destination) {
+                    self.put_back()?;
+                    return Err(PublishError::Rename { path: self.destination.display().to_string(), source });
+                }
+            }
+        }
+        Ok(Outcome::Published)
+    }
+
+    /// Undoes a step that was taken.
+    fn undo(&mut self, step: Step) -> Result<(), PublishError> {
+        let back = match step {
+            Step::Leave => return Ok(()),
+            Step::Place | Step::Exchange => std::fs::rename(&self.destination, &self.new),
+        };
+        back.map_err(|source| PublishError::Withdraw { path: self.destination.display().to_string(), source })?;
+        if step == Step::Exchange { self.put_back() } else { Ok(()) }
+    }
+
+    /// Moves the old bundle back to the destination.
+    fn put_back(&mut self) -> Result<(), PublishError> {
+        std::fs::rename(self.old(), &self.destination).map_err(|source| {
+            // Dropping the folder would delete the only copy.
+            self.folder.disable_cleanup(true);
+            let (path, kept) = (self.destination.display().to_string(), self.old().display().to_string());
+            PublishError::RollBack { path, kept, source }
+        })
+    }
+
+    fn old(&self) -> PathBuf {
+        self.folder.path().join("old")
+    }
+}
+
+/// How a bundle gets to its destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing is there.
+    Place,
+    /// The same bundle is there.
+    Leave,
+    /// Another is there, and is to be replaced.
+    Exchange,
+}
+
+/// Publishes bundles that belong together, each with its files: all of them, or none.
+///
+/// # Errors
+/// At one destination is another bundle that may not be replaced, or the system fails; every destination is then what
+/// it was.
+pub fn commit(bundles: Vec<(Stage, &Tree)>, replace: Replace) -> Result<Vec<Outcome>, PublishError> {
+    let mut planned = Vec::new();
+    for (stage, tree) in bundles {
+        let step = stage.step(tree, replace)?;
+        planned.push((stage, step));
+    }
+    let mut outcomes = Vec::new();
+    let mut failed = None;
+    for (stage, step) in &mut planned {
+        match stage.take(*step) {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(error) => {
+                failed = Some(error);
+                break;
             }
         }
     }
+    let Some(mut error) = failed else { return Ok(outcomes) };
+    for (stage, step) in planned.iter_mut().take(outcomes.len()).rev() {
+        // What could not be undone is what the user has to know of.
+        if let Err(worse) = stage.undo(*step) {
+            error = worse;
+        }
+    }
+    Err(error)
 }
 
 /// Writes a file in one step: under another name beside it, then renamed.
@@ -204,7 +269,7 @@ mod tests {
         let stage = Stage::new(destination, 1)?;
         fs_err::write(stage.path().join("file"), content).unwrap();
         let tree = Tree::of(stage.path())?;
-        stage.commit(&tree, replace)
+        Ok(commit(vec![(stage, &tree)], replace)?[0])
     }
 
     /// What is in a directory, hidden folders too.
@@ -240,7 +305,7 @@ mod tests {
         fs_err::write(made.join("file"), "1").unwrap();
         stage.adopt(&made).unwrap();
         let tree = Tree::of(stage.path()).unwrap();
-        assert_eq!(stage.commit(&tree, Replace::Never).unwrap(), Outcome::Published);
+        assert_eq!(commit(vec![(stage, &tree)], Replace::Never).unwrap(), [Outcome::Published]);
         assert_eq!(fs_err::read_to_string(dir.path().join("b/file")).unwrap(), "1");
         assert_eq!(listed(dir.path()), ["b"]);
     }
@@ -279,6 +344,34 @@ mod tests {
     }
 
     #[test]
+    fn bundles_that_belong_together_are_all_published_or_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let pair = |names: [&str; 2], content: &str, replace, lose: &str| {
+            let stages = names.map(|name| Stage::new(&at(name), 1).unwrap());
+            let trees = stages.each_ref().map(|stage| {
+                fs_err::write(stage.path().join("file"), content).unwrap();
+                Tree::of(stage.path()).unwrap()
+            });
+            for stage in stages.iter().filter(|s| s.path().ends_with(lose)) {
+                fs_err::remove_dir_all(stage.path()).unwrap();
+            }
+            commit(stages.into_iter().zip(&trees).collect(), replace)
+        };
+        assert!(matches!(pair(["a", "b"], "1", Replace::Never, "b"), Err(PublishError::Rename { .. })));
+        assert!(listed(dir.path()).is_empty(), "the first is withdrawn");
+        assert_eq!(pair(["a", "b"], "1", Replace::Never, "none").unwrap(), [Outcome::Published; 2]);
+        assert!(matches!(pair(["c", "b"], "2", Replace::Never, "none"), Err(PublishError::Exists { .. })));
+        assert!(matches!(pair(["a", "b"], "2", Replace::Force, "b"), Err(PublishError::Rename { .. })));
+        assert_eq!(listed(dir.path()), ["a", "b"]);
+        for name in ["a", "b"] {
+            assert_eq!(fs_err::read_to_string(at(name).join("file")).unwrap(), "1", "{name} is the old one");
+        }
+        let found = pair(["a", "c"], "1", Replace::Never, "none").unwrap();
+        assert_eq!(found, [Outcome::Unchanged, Outcome::Published]);
+    }
+
+    #[test]
     fn a_failed_exchange_is_rolled_back() {
         let dir = tempfile::tempdir().unwrap();
         let bundle = dir.path().join("b");
@@ -287,7 +380,7 @@ mod tests {
         fs_err::write(stage.path().join("file"), "2").unwrap();
         let tree = Tree::of(stage.path()).unwrap();
         fs_err::remove_dir_all(stage.path()).unwrap();
-        assert!(matches!(stage.commit(&tree, Replace::Force), Err(PublishError::Rename { .. })));
+        assert!(matches!(commit(vec![(stage, &tree)], Replace::Force), Err(PublishError::Rename { .. })));
         assert_eq!(fs_err::read_to_string(bundle.join("file")).unwrap(), "1");
         assert_eq!(listed(dir.path()), ["b"]);
     }

@@ -6,7 +6,7 @@ use super::table::{Table, bytes, thousands};
 use super::{Checks, Common, Report};
 use crate::checkpoint::{LocateEnv, locate};
 use crate::emit::mil::MilError;
-use crate::models::gemma_audio::Bucket;
+use crate::models::gemma_audio::Buckets;
 use crate::passes::Precision;
 use crate::pipeline::{Converted, Destination, EncoderOptions, Origin, PipelineError, encoder};
 use serde_json::json;
@@ -19,12 +19,17 @@ const PINNED_REVISION: &str = "914f7f89";
 /// Convert the audio tower and embed_audio of EmbeddingGemma 2 (or any Gemma 4 with audio)
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  eg2-convert encoder --bucket 3000\n  eg2-convert encoder --bucket 3000 --synthetic"
+    after_help = "Examples:\n  eg2-convert encoder --bucket 3000\n  eg2-convert encoder --bucket 1000,3000\n  eg2-convert encoder \
+                  --split-after 7\n  eg2-convert encoder --bucket 3000 --synthetic"
 )]
 pub struct Opts {
-    /// Static length in frames of 10 ms; four frames make one soft token
-    #[arg(long, default_value_t = 3000)]
-    bucket: usize,
+    /// Static length in frames of 10 ms; four frames make one soft token. Several, separated by commas, become
+    /// functions of one artefact that share their weights: T1000, T3000; the longest is the default
+    #[arg(long, value_name = "FRAMES", value_delimiter = ',', default_value = "3000")]
+    bucket: Vec<usize>,
+    /// Cut behind that many layers into two artefacts: a front, always fp32, and a body of --precision
+    #[arg(long, value_name = "LAYERS")]
+    split_after: Option<usize>,
     /// Floats the graph stores, computes and exchanges
     #[arg(long, value_enum, default_value_t = PrecisionArg::Fp16)]
     precision: PrecisionArg,
@@ -57,7 +62,7 @@ enum PrecisionArg {
 
 /// Runs the job and tells what it made.
 pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
-    let bucket = Bucket::new(opts.bucket).map_err(|e| Failure::new(Exit::Usage, &e))?;
+    let buckets = Buckets::new(&opts.bucket).map_err(|e| Failure::new(Exit::Usage, &e))?;
     let origin = match opts.synthetic {
         Some(seed) => Origin::Synthetic(seed),
         None => {
@@ -69,10 +74,10 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
         PrecisionArg::Fp16 => Precision::Fp16,
         PrecisionArg::Fp32 => Precision::Fp32,
     };
-    let options = EncoderOptions { origin, config: opts.config, bucket, precision };
-    let to = Destination { folder: opts.out, name: options.name(), force: opts.force, dry_run: opts.dry_run };
+    let options = EncoderOptions { origin, config: opts.config, buckets, precision, split_after: opts.split_after };
+    let to = Destination { folder: opts.out, force: opts.force, dry_run: opts.dry_run };
     let started = Instant::now();
-    let bar = Bar::new(common);
+    let bar = Bar::interruptible(common).map_err(|e| Failure::new(Exit::Bug, &e))?;
     let converted = encoder(&options, &to, &bar).map_err(|e| failure(&e))?;
     drop(bar);
     Ok(report(&converted, started.elapsed().as_secs_f64()))
@@ -88,22 +93,42 @@ pub(super) fn failure(error: &PipelineError) -> Failure {
         | PipelineError::Precision(_)
         | PipelineError::Io(_) => Exit::BadInput,
         PipelineError::Mil(MilError::Weight { .. }) => Exit::BadInput,
-        PipelineError::Mil(MilError::Io { .. }) | PipelineError::Publish(_) => Exit::Usage,
+        PipelineError::Mil(MilError::Io { .. }) | PipelineError::Publish(_) | PipelineError::SplitRange { .. } => {
+            Exit::Usage
+        }
+        PipelineError::Interrupted => Exit::Interrupted,
         PipelineError::ReadBack(_) => Exit::CheckFailed,
         PipelineError::Invalid(_) => Exit::Unsupported,
-        PipelineError::Mil(_) | PipelineError::Record(_) | PipelineError::Hashing => Exit::Bug,
+        PipelineError::Mil(_) | PipelineError::Split(_) | PipelineError::Record(_) | PipelineError::Hashing => {
+            Exit::Bug
+        }
     };
     Failure::new(exit, error)
 }
 
-fn report(converted: &Converted, seconds: f64) -> Report {
-    let Converted { path, outcome, graph, record } = converted;
+fn report(converted: &[Converted], seconds: f64) -> Report {
     let mut table = Table::default();
+    for artefact in converted {
+        rows(artefact, &mut table);
+    }
+    table.row("seconds", format!("{seconds:.1}"));
+    let told = converted.iter().filter_map(|c| c.record.as_ref()).any(|record| !record.not_run.is_empty());
+    let checks = if told { Checks::NotRun } else { Checks::Passed };
+    Report { text: table.render(), json: json!({ "artefacts": converted, "seconds": seconds }), checks }
+}
+
+fn rows(converted: &Converted, table: &mut Table) {
+    let Converted { path, outcome, functions, record } = converted;
     table.row("artefact", path.display()).row("outcome", outcome);
-    let (ops, constants) = (thousands(graph.census.total() as u64), thousands(graph.census.constants as u64));
-    table.row("graph", format!("{ops} ops, {constants} constants, rank at most {}", graph.census.max_rank));
-    let weights = &graph.weights;
-    table.row("weights", format!("{} parameters, {}", thousands(weights.parameters), bytes(weights.total_bytes)));
+    for function in functions {
+        let graph = &function.graph;
+        let label = |what: &str| if functions.len() > 1 { format!("{what} {}", function.name) } else { what.into() };
+        let (ops, constants) = (thousands(graph.census.total() as u64), thousands(graph.census.constants as u64));
+        let shape = format!("{ops} ops, {constants} constants, rank at most {}", graph.census.max_rank);
+        let weights = &graph.weights;
+        let size = format!("{} parameters, {}", thousands(weights.parameters), bytes(weights.total_bytes));
+        table.row(label("graph"), shape).row(label("weights"), size);
+    }
     if let Some(record) = record {
         let size: u64 = record.artefact.files.iter().map(|f| f.size).sum();
         table.row("size", bytes(size)).row("digest root", record.artefact.digest_root);
@@ -114,11 +139,4 @@ fn report(converted: &Converted, seconds: f64) -> Report {
             table.row(not_run.name, format!("not run ({})", not_run.reason));
         }
     }
-    table.row("seconds", format!("{seconds:.1}"));
-    let json = json!({ "artefact": path, "outcome": outcome, "seconds": seconds, "graph": graph, "record": record });
-    let checks = match record {
-        Some(record) if !record.not_run.is_empty() => Checks::NotRun,
-        Some(_) | None => Checks::Passed,
-    };
-    Report { text: table.render(), json, checks }
 }

@@ -2,11 +2,15 @@
 
 use super::Common;
 use crate::pipeline::Progress;
+use crate::toolchain::{Interrupt, InterruptError};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
 /// Draws the stages of a job on stderr.
-pub struct Bar(ProgressBar);
+pub struct Bar {
+    bar: ProgressBar,
+    interrupt: Interrupt,
+}
 
 impl Bar {
     /// A bar that is hidden under `--quiet` and off a terminal.
@@ -17,24 +21,35 @@ impl Bar {
         if let Ok(style) = ProgressStyle::with_template("{msg:12} {wide_bar} {bytes:>10} / {total_bytes:10} {eta:>4}") {
             bar.set_style(style);
         }
-        Bar(bar)
+        Bar { bar, interrupt: Interrupt::never() }
+    }
+
+    /// The same, for a job that Ctrl-C ends.
+    pub fn interruptible(common: &Common) -> Result<Bar, InterruptError> {
+        let mut bar = Bar::new(common);
+        bar.interrupt = Interrupt::listen()?;
+        Ok(bar)
     }
 }
 
 impl Progress for Bar {
     fn stage(&self, name: &'static str, total: u64) {
-        self.0.reset();
-        self.0.set_length(total);
-        self.0.set_message(name);
+        self.bar.reset();
+        self.bar.set_length(total);
+        self.bar.set_message(name);
     }
 
     fn advance(&self, bytes: u64) {
-        self.0.inc(bytes);
+        self.bar.inc(bytes);
+    }
+
+    fn stopped(&self) -> bool {
+        self.interrupt.raised()
     }
 }
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }

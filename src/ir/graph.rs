@@ -56,6 +56,12 @@ impl Graph {
         &self.name
     }
 
+    /// The same graph as a function of another name.
+    pub fn named(mut self, name: impl Into<String>) -> Graph {
+        self.name = name.into();
+        self
+    }
+
     /// All nodes in an order in which each follows its operands.
     pub fn nodes(&self) -> impl ExactSizeIterator<Item = (ValueId, &Node)> {
         self.nodes.iter().enumerate().map(|(i, n)| (ValueId(i as u32), n))

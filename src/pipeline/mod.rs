@@ -1,7 +1,7 @@
 //! The only place that sequences stages. Level 8.
 //!
-//! A model's file here authors a graph; [`package`] takes any authored graph through precision, validation, writing,
-//! reading back, record and publishing, while another thread hashes the source files.
+//! A model's file here authors graphs and says which artefacts they make; [`package`] takes any such job through
+//! precision, validation, writing, reading back, publishing and records, while another thread hashes the source files.
 
 mod compile;
 mod diff;
@@ -19,16 +19,20 @@ pub use inspect::{
     AiModelView, BlockerView, CompiledView, FunctionView, InspectError, Inspection, PackageView, WeightView, inspect,
 };
 pub use origin::Origin;
-pub use package::{Converted, Destination, GraphFigures, PipelineError};
+pub use package::{Converted, Destination, FunctionReport, GraphFigures, PipelineError};
 pub use regions::{Host, Regions, RegionsError, regions};
 pub use run::{Ran, RunError, RunOptions, run};
 
-/// Told how far a job is; the command line draws it.
+/// Told how far a job is, and asked whether it is still wanted; the command line draws it.
 pub trait Progress: Sync {
     /// A stage begins that will handle about `total` bytes.
     fn stage(&self, name: &'static str, total: u64);
     /// So many bytes more were handled.
     fn advance(&self, bytes: u64);
+    /// Whether the job should end where it is, leaving nothing behind.
+    fn stopped(&self) -> bool {
+        false
+    }
 }
 
 /// Progress nobody looks at.

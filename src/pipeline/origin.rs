@@ -58,7 +58,7 @@ impl SourceFiles {
     }
 }
 
-/// A weight source that tells how many bytes were read of it.
+/// A weight source that tells how many bytes were read of it, and is read no further once the job is not wanted.
 pub struct Counted<'a> {
     /// What is read.
     pub inner: &'a dyn WeightSource,
@@ -76,6 +76,10 @@ impl WeightSource for Counted<'_> {
     }
 
     fn read(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<(), SourceError> {
+        if self.progress.stopped() {
+            let source = std::io::ErrorKind::Interrupted.into();
+            return Err(SourceError::Io { tensor: name.into(), place: self.place(name), source });
+        }
         self.inner.read(name, offset, out)?;
         self.progress.advance(out.len() as u64);
         Ok(())

@@ -1,21 +1,22 @@
-//! From an authored graph to a published, checked package with its record.
+//! From authored graphs to published, checked packages with their records: one job may make several artefacts, each of
+//! several functions, and publishes all of them or none.
 
 use super::Progress;
 use super::origin::{Counted, SourceFiles};
 use crate::analysis::{self, Census, WeightReport};
-use crate::bundle::{self, Outcome, PublishError, ReadBackError, Replace, Stage};
+use crate::bundle::{self, Outcome, PublishError, ReadBack, ReadBackError, Replace, Stage};
 use crate::checkpoint::CheckpointError;
 use crate::digest::Digest;
-use crate::emit::mil::{self, Description, MilError};
+use crate::emit::mil::{self, Description, MilError, MilReport};
 use crate::ir::{Graph, print};
 use crate::models::blocks::AuthorError;
 use crate::models::gemma_audio::ConfigError;
-use crate::passes::{Precision, PrecisionError, precision};
-use crate::provenance::{Artefact, Check, RECORD_VERSION, Record, Tool, needs_a_device};
+use crate::passes::{Precision, PrecisionError, PrecisionReport, SplitError, precision};
+use crate::provenance::{Artefact, Check, RECORD_VERSION, Record, SourceRecord, Tool, needs_a_device};
 use crate::tensor::WeightSource;
-use crate::validate::{self, Violation};
+use crate::validate::{self, Checked, Violation};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::io;
 use std::path::PathBuf;
 
@@ -31,6 +32,10 @@ pub enum PipelineError {
     Author(#[from] AuthorError),
     #[error(transparent)]
     Precision(#[from] PrecisionError),
+    #[error(transparent)]
+    Split(#[from] SplitError),
+    #[error("a split after {after} layers leaves one half without any: the model has {layers}, expected 1 to {}", layers.saturating_sub(1))]
+    SplitRange { after: usize, layers: usize },
     #[error("the graph breaks {} rules of its target: {}", .0.len(), list(.0))]
     Invalid(Vec<Violation>),
     #[error(transparent)]
@@ -43,6 +48,8 @@ pub enum PipelineError {
     Io(io::Error),
     #[error("no config.json beside {}; give one with --config", checkpoint.display())]
     NoConfig { checkpoint: PathBuf },
+    #[error("interrupted; nothing was published")]
+    Interrupted,
     #[error("the record could not be written as JSON")]
     Record(#[from] serde_json::Error),
     #[error("the thread that hashes the source files did not finish")]
@@ -53,90 +60,185 @@ fn list(violations: &[Violation]) -> String {
     violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// Where an artefact goes, and what may be there.
+/// Where artefacts go, and what may be there.
 #[derive(Clone, Debug)]
 pub struct Destination {
-    /// The folder it is put in.
+    /// The folder they are put in.
     pub folder: PathBuf,
-    /// Its name without the ending, e.g. `eg2_encoder_fp16_T3000`.
-    pub name: String,
-    /// Replace another artefact of that name.
+    /// Replace other artefacts of their names.
     pub force: bool,
     /// Do all but write.
     pub dry_run: bool,
 }
 
-/// What a conversion made.
-#[derive(Debug)]
+/// An artefact that a conversion made.
+#[derive(Debug, Serialize)]
 pub struct Converted {
     /// The bundle.
+    #[serde(rename = "artefact")]
     pub path: PathBuf,
     /// `published`, `unchanged` or `dry run`.
     pub outcome: &'static str,
-    /// What the graph is made of.
-    pub graph: GraphFigures,
+    /// Its functions, the default one first.
+    pub functions: Vec<FunctionReport>,
     /// The record; none for a dry run.
     pub record: Option<Record>,
 }
 
-/// A graph on its way to disk.
-pub(super) struct Job<'a> {
-    /// As authored, in f32.
+/// One function of an artefact, as authored, in f32.
+pub(super) struct Function {
+    /// The graph; its name is the function's.
     pub graph: Graph,
-    /// Where its weights are.
-    pub source: &'a dyn WeightSource,
-    /// Precision of the artefact.
+    /// The author's report.
+    pub authoring: Value,
+}
+
+/// An artefact to be made.
+pub(super) struct Plan {
+    /// Its name without the ending, e.g. `eg2_encoder_fp16_T3000`.
+    pub name: String,
+    /// Its functions, the default one first; they share one weight file.
+    pub functions: Vec<Function>,
+    /// Its precision.
     pub precision: Precision,
     /// Texts of the model and its features.
     pub description: Description,
-    /// Options that shaped the graph, for the record.
+    /// Options that shaped it, for the record.
     pub options: Value,
-    /// The author's report.
-    pub authoring: Value,
+}
+
+/// Artefacts on their way to disk, all made from the same weights.
+pub(super) struct Job<'a> {
+    /// What is made of them.
+    pub artefacts: Vec<Plan>,
+    /// Where the weights are.
+    pub source: &'a dyn WeightSource,
     /// What to hash.
     pub files: SourceFiles,
 }
 
-/// Takes `job` to a published package.
+/// What was done for one function.
+#[derive(Clone, Debug, Serialize)]
+pub struct FunctionReport {
+    /// Its name.
+    pub name: String,
+    /// The author's report.
+    pub author: Value,
+    /// What bringing it to the artefact's precision did.
+    pub precision: PrecisionReport,
+    /// What its graph is made of.
+    pub graph: GraphFigures,
+}
+
+/// Takes `job` to published packages.
 ///
 /// # Errors
-/// Any stage's; nothing is left half-written.
-pub(super) fn package(job: Job<'_>, to: &Destination, progress: &dyn Progress) -> Result<Converted, PipelineError> {
-    let (graph, precision_report) = precision(&job.graph, job.precision, job.source)?;
-    let checked = validate::check(&graph).map_err(PipelineError::Invalid)?;
-    let figures = GraphFigures::of(&graph);
-    let path = to.folder.join(format!("{}.mlpackage", to.name));
+/// Any stage's; nothing is left half-written, and no artefact is published without the others.
+pub(super) fn package(
+    job: Job<'_>,
+    to: &Destination,
+    progress: &dyn Progress,
+) -> Result<Vec<Converted>, PipelineError> {
+    let Job { artefacts, source, files } = job;
+    let ready = artefacts.into_iter().map(|plan| Ready::new(plan, source, to)).collect::<Result<Vec<_>, _>>()?;
     if to.dry_run {
-        return Ok(Converted { path, outcome: "dry run", graph: figures, record: None });
+        return Ok(ready.into_iter().map(|artefact| artefact.converted("dry run", None)).collect());
     }
-    std::thread::scope(|threads| {
-        let source = threads.spawn(|| job.files.record());
-        let stage = Stage::new(&path, needed(&figures))?;
-        progress.stage("writing", analysis::weights(&job.graph).total_bytes);
-        let counted = Counted { inner: job.source, progress };
-        let written = mil::write(&[checked], &counted, &job.description, stage.path())?;
-        progress.stage("reading back", 0);
-        let read_back = bundle::read_back(stage.path(), &written, &[checked])?;
-        let source = source.join().map_err(|_| PipelineError::Hashing)??;
-        let replace = if to.force { Replace::Force } else { Replace::Never };
-        let outcome = stage.commit(&read_back.tree, replace)?;
+    let (written, source) = std::thread::scope(|threads| {
+        let hashed = threads.spawn(|| files.record());
+        let written = ready.iter().map(|artefact| artefact.write(source, progress)).collect::<Result<Vec<_>, _>>()?;
+        Ok::<_, PipelineError>((written, hashed.join().map_err(|_| PipelineError::Hashing)??))
+    })?;
+    if progress.stopped() {
+        return Err(PipelineError::Interrupted);
+    }
+    let (stages, reports): (Vec<Stage>, Vec<Written>) = written.into_iter().unzip();
+    let replace = if to.force { Replace::Force } else { Replace::Never };
+    let bundles = stages.into_iter().zip(reports.iter().map(|written| &written.read_back.tree)).collect();
+    let outcomes = bundle::commit(bundles, replace)?;
+    let mut converted = Vec::new();
+    for ((artefact, written), outcome) in ready.into_iter().zip(reports).zip(outcomes) {
+        let record = artefact.record(written, source.clone())?;
+        let file = to.folder.join(format!("{}.record.json", artefact.plan.name));
+        bundle::write_file(&file, &record.to_bytes()?)?;
+        let outcome = match outcome {
+            Outcome::Published => "published",
+            Outcome::Unchanged => "unchanged",
+        };
+        converted.push(artefact.converted(outcome, Some(record)));
+    }
+    Ok(converted)
+}
 
-        let mut stages = serde_json::Map::new();
-        stages.insert("author".into(), job.authoring);
-        stages.insert("precision".into(), serde_json::to_value(&precision_report)?);
-        stages.insert("graph".into(), serde_json::to_value(&figures)?);
-        stages.insert("mil".into(), serde_json::to_value(&written)?);
-        let record = Record {
+/// An artefact whose graphs are in their final precision and keep every rule.
+struct Ready {
+    plan: Plan,
+    path: PathBuf,
+    graphs: Vec<Graph>,
+    reports: Vec<FunctionReport>,
+}
+
+/// What was written and found the same when read back.
+struct Written {
+    mil: MilReport,
+    read_back: ReadBack,
+}
+
+impl Ready {
+    fn new(plan: Plan, source: &dyn WeightSource, to: &Destination) -> Result<Ready, PipelineError> {
+        let (mut graphs, mut reports) = (Vec::new(), Vec::new());
+        for Function { graph, authoring } in &plan.functions {
+            let (graph, report) = precision(graph, plan.precision, source)?;
+            validate::check(&graph).map_err(PipelineError::Invalid)?;
+            reports.push(FunctionReport {
+                name: graph.name().into(),
+                author: authoring.clone(),
+                precision: report,
+                graph: GraphFigures::of(&graph),
+            });
+            graphs.push(graph);
+        }
+        let path = to.folder.join(format!("{}.mlpackage", plan.name));
+        Ok(Ready { plan, path, graphs, reports })
+    }
+
+    /// Writes the package beside its destination and reads it back.
+    fn write(&self, source: &dyn WeightSource, progress: &dyn Progress) -> Result<(Stage, Written), PipelineError> {
+        let checked: Vec<Checked<'_>> =
+            self.graphs.iter().map(validate::check).collect::<Result<_, _>>().map_err(PipelineError::Invalid)?;
+        let stage = Stage::new(&self.path, self.needed())?;
+        progress.stage("writing", self.plan.functions.iter().map(|f| analysis::weights(&f.graph).total_bytes).sum());
+        let counted = Counted { inner: source, progress };
+        let mil = mil::write(&checked, &counted, &self.plan.description, stage.path())
+            .map_err(|error| if progress.stopped() { PipelineError::Interrupted } else { error.into() })?;
+        progress.stage("reading back", 0);
+        let read_back = bundle::read_back(stage.path(), &mil, &checked)?;
+        Ok((stage, Written { mil, read_back }))
+    }
+
+    /// Bytes that the package will take: weights, which functions share, alignment, and the program beside them.
+    fn needed(&self) -> u64 {
+        let figures = || self.reports.iter().map(|report| &report.graph);
+        let nodes: usize = figures().map(|f| f.census.total() + f.census.constants).sum();
+        figures().map(|f| f.weights.total_bytes).max().unwrap_or(0) + nodes as u64 * 2048
+    }
+
+    fn record(&self, written: Written, source: SourceRecord) -> Result<Record, PipelineError> {
+        let Written { mil, read_back } = written;
+        let mut stages = Map::new();
+        stages.insert("functions".into(), serde_json::to_value(&self.reports)?);
+        stages.insert("mil".into(), serde_json::to_value(&mil)?);
+        Ok(Record {
             record_version: RECORD_VERSION,
             tool: Tool::this(),
             artefact: Artefact {
-                name: format!("{}.mlpackage", to.name),
+                name: format!("{}.mlpackage", self.plan.name),
                 format: "mlpackage",
                 digest_root: read_back.tree.root(),
-                files: read_back.tree.files.clone(),
+                files: read_back.tree.files,
             },
             source,
-            options: job.options,
+            options: self.plan.options.clone(),
             stages,
             checks: vec![Check {
                 name: "read_back",
@@ -147,20 +249,12 @@ pub(super) fn package(job: Job<'_>, to: &Destination, progress: &dyn Progress) -
                 }),
             }],
             not_run: needs_a_device(),
-        };
-        bundle::write_file(&to.folder.join(format!("{}.record.json", to.name)), &record.to_bytes()?)?;
-        let outcome = match outcome {
-            Outcome::Published => "published",
-            Outcome::Unchanged => "unchanged",
-        };
-        Ok(Converted { path: path.clone(), outcome, graph: figures, record: Some(record) })
-    })
-}
+        })
+    }
 
-/// Bytes that a package of that graph will take: weights, alignment, and the program beside them.
-fn needed(figures: &GraphFigures) -> u64 {
-    let nodes = (figures.census.total() + figures.census.constants) as u64;
-    figures.weights.total_bytes + nodes * 2048
+    fn converted(self, outcome: &'static str, record: Option<Record>) -> Converted {
+        Converted { path: self.path, outcome, functions: self.reports, record }
+    }
 }
 
 /// What a graph is made of, and the digest of its text.

@@ -20,7 +20,7 @@ pub fn command(folder: &Path) -> Command {
 }
 
 /// Runs the command and gives exit code, stdout and stderr.
-fn run(folder: &Path, args: &[&str]) -> (i32, String, String) {
+pub fn run(folder: &Path, args: &[&str]) -> (i32, String, String) {
     let output = command(folder).args(args).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
@@ -34,7 +34,7 @@ fn encoder(folder: &Path, more: &[&str]) -> (i32, String, String) {
 }
 
 /// Names in a folder, hidden ones too; none where there is no such folder.
-fn listed(folder: &Path) -> Vec<String> {
+pub fn listed(folder: &Path) -> Vec<String> {
     let entries = fs_err::read_dir(folder).map(|e| e.map(|e| e.unwrap().file_name().into_string().unwrap()));
     let mut names: Vec<String> = entries.map(Iterator::collect).unwrap_or_default();
     names.sort();
@@ -116,7 +116,7 @@ fn json_is_one_object_errors_included() {
     let dir = tempfile::tempdir().unwrap();
     let (code, out, err) = encoder(dir.path(), &["--json"]);
     let json: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!((code, err.as_str(), &json["outcome"]), (0, "", &Value::from("published")));
+    assert_eq!((code, err.as_str(), &json["artefacts"][0]["outcome"]), (0, "", &Value::from("published")));
     for args in [&["encoder", "--bucket", "3", "--json"][..], &["encoder", "--json"], &["nonsense", "--json"]] {
         let (code, out, err) = run(dir.path(), args);
         let json: Value = serde_json::from_str(&out).unwrap();

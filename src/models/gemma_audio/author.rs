@@ -61,6 +61,11 @@ pub fn author(config: &AudioConfig, bucket: Bucket, ledger: &Ledger<'_>) -> Auth
     Ok((tower.b.finish(), report))
 }
 
+/// Path of the node that layer number `index` ends with: its value alone goes on to the next.
+pub fn end_of_layer(index: usize) -> String {
+    format!("layers.{index}.norm_out")
+}
+
 struct Tower<'c> {
     b: Builder,
     config: &'c AudioConfig,

@@ -2,10 +2,12 @@
 
 mod attention;
 mod author;
+mod buckets;
 mod clip;
 mod config;
 
-pub use author::{AuthorReport, Authored, author};
+pub use author::{AuthorReport, Authored, author, end_of_layer};
+pub use buckets::{BadBuckets, Buckets};
 pub use clip::DroppedBound;
 pub use config::{AudioConfig, ConfigError};
 

@@ -13,7 +13,7 @@ pub use error::CompileError;
 
 use super::Progress;
 use crate::bundle::compiled::{CompiledBundle, Expectation, Verdict};
-use crate::bundle::{Outcome, Replace, Stage, Tree, write_file};
+use crate::bundle::{Outcome, Replace, Stage, Tree, commit, write_file};
 use crate::provenance::{
     Artefact, Check, NotRun, RECORD_VERSION, Record, SourceFile, SourceRecord, Tool as Writer, needs_a_load,
 };
@@ -94,7 +94,7 @@ pub fn compile(
     if interrupt.raised() {
         return Err(CompileError::Interrupted);
     }
-    made.into_iter().map(|made| job.publish(made)).collect()
+    job.publish(made)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -208,7 +208,7 @@ struct Job<'a> {
 /// A bundle that passed and waits for the others.
 struct Made<'a> {
     target: Target<'a>,
-    stage: Stage,
+    path: PathBuf,
     /// Name without ending.
     name: String,
     tree: Tree,
@@ -217,7 +217,7 @@ struct Made<'a> {
 }
 
 impl Job<'_> {
-    fn make<'t>(&self, target: Target<'t>) -> Result<Made<'t>, CompileError> {
+    fn make<'t>(&self, target: Target<'t>) -> Result<(Stage, Made<'t>), CompileError> {
         let name = match &target {
             Target::CoreAi { architecture, .. } => format!("{}.{architecture}", self.model.stem),
             Target::CoreMl => self.model.stem.clone(),
@@ -237,7 +237,8 @@ impl Job<'_> {
         };
         let tree = Tree::of(&made).map_err(|source| CompileError::Made { source, run: Box::new(run.clone()) })?;
         stage.adopt(&made)?;
-        Ok(Made { target, stage, name, tree, run, regions })
+        let path = stage.destination().to_path_buf();
+        Ok((stage, Made { target, path, name, tree, run, regions }))
     }
 
     fn command(&self, target: &Target<'_>, output: &Path) -> Command {
@@ -262,26 +263,28 @@ impl Job<'_> {
         }
     }
 
-    fn publish(&self, made: Made<'_>) -> Result<Compiled, CompileError> {
-        let path = made.stage.destination().to_path_buf();
-        let record = self.record(&made)?;
-        let bytes = record.to_bytes()?;
+    /// Publishes all bundles or none, then their records.
+    fn publish(&self, made: Vec<(Stage, Made<'_>)>) -> Result<Vec<Compiled>, CompileError> {
+        let (stages, made): (Vec<Stage>, Vec<Made<'_>>) = made.into_iter().unzip();
+        let records = made.iter().map(|made| self.record(made)).collect::<Result<Vec<_>, _>>()?;
         let replace = if self.options.force { Replace::Force } else { Replace::Never };
-        let outcome = match made.stage.commit(&made.tree, replace)? {
+        let outcomes = commit(stages.into_iter().zip(made.iter().map(|made| &made.tree)).collect(), replace)?;
+        made.into_iter()
+            .zip(records)
+            .zip(outcomes)
+            .map(|((made, record), outcome)| self.told(made, record, outcome))
+            .collect()
+    }
+
+    fn told(&self, made: Made<'_>, record: Record, outcome: Outcome) -> Result<Compiled, CompileError> {
+        write_file(&made.path.with_file_name(format!("{}.record.json", made.name)), &record.to_bytes()?)?;
+        let outcome = match outcome {
             Outcome::Published => "published",
             Outcome::Unchanged => "unchanged",
         };
-        write_file(&path.with_file_name(format!("{}.record.json", made.name)), &bytes)?;
         let notes = made.run.finding(Class::NeuralEngine).cloned().into_iter().collect();
-        Ok(Compiled {
-            path,
-            outcome,
-            run: made.run,
-            regions: made.regions,
-            notes,
-            version: self.version.clone(),
-            record,
-        })
+        let version = self.version.clone();
+        Ok(Compiled { path: made.path, outcome, run: made.run, regions: made.regions, notes, version, record })
     }
 
     fn record(&self, made: &Made<'_>) -> Result<Record, CompileError> {
