@@ -17,5 +17,5 @@ pub use format::Format;
 pub use main_hash::HashCheck;
 pub use mlpackage::{ReadBack, ReadBackError, read_back};
 pub use paths::path_like;
-pub use publish::{Outcome, PublishError, Replace, Stage, commit, write_file};
+pub use publish::{Outcome, PublishError, Replace, Stage, commit, prepare_file, write_file};
 pub use tree::{FileDigest, Tree, TreeError};

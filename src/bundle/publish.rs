@@ -4,6 +4,7 @@
 //! to flush, so this holds for a process that dies and not for a machine that does.
 
 use super::{Tree, TreeError};
+use crate::files::Replacement;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ pub enum Outcome {
 pub enum PublishError {
     #[error("{path} names no file that could be written")]
     NoName { path: String },
-    #[error("cannot write in {path}")]
+    #[error("cannot write {path}")]
     Unwritable {
         path: String,
         #[source]
@@ -248,12 +249,19 @@ pub fn commit(bundles: Vec<(Stage, &Tree)>, replace: Replace) -> Result<Vec<Outc
 /// # Errors
 /// The folder cannot be written in; what was there is then still there.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), PublishError> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let unwritable = |source| PublishError::Unwritable { path: folder.display().to_string(), source };
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(unwritable)?;
+    let unwritable = |source| PublishError::Unwritable { path: path.display().to_string(), source };
+    prepare_file(path, bytes)?.persist().map_err(unwritable)
+}
+
+/// Writes a file that stands at `path` once it is persisted.
+///
+/// # Errors
+/// The folder cannot be written in, or what is at `path` is no regular file.
+pub fn prepare_file(path: &Path, bytes: &[u8]) -> Result<Replacement, PublishError> {
+    let unwritable = |source| PublishError::Unwritable { path: path.display().to_string(), source };
+    let mut file = Replacement::new(path).map_err(unwritable)?;
     file.write_all(bytes).map_err(unwritable)?;
-    file.persist(path).map_err(|e| unwritable(e.error))?;
-    Ok(())
+    Ok(file)
 }
 
 /// What stands for the content of a plain file, which is no bundle.

@@ -2,6 +2,7 @@
 
 use super::CheckpointError;
 use super::header::{self, Entry, LENGTH_BYTES, MAX_HEADER};
+use crate::files;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -32,7 +33,7 @@ impl Shard {
     pub fn open(path: &Path) -> Result<Shard, CheckpointError> {
         let io = |source| CheckpointError::Io { path: path.into(), source };
         let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
-        let file = File::open(path).map_err(io)?;
+        let file = files::open(path).map_err(io)?;
         let len = file.metadata().map_err(io)?.len();
         let Some(rest) = len.checked_sub(LENGTH_BYTES) else {
             return Err(CheckpointError::NoHeader { file: name, len });

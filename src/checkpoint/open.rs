@@ -2,6 +2,7 @@
 
 use super::file::Shard;
 use super::{CheckpointError, header::Entry};
+use crate::files;
 use crate::tensor::{Fact, SourceError, WeightSource};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
@@ -198,7 +199,8 @@ impl<'de> Deserialize<'de> for Unique {
 }
 
 fn read_index(path: &Path) -> Result<BTreeMap<String, String>, CheckpointError> {
-    let text = std::fs::read(path).map_err(|source| CheckpointError::Io { path: path.into(), source })?;
+    let text =
+        files::read(path, files::TEXT_MAX).map_err(|source| CheckpointError::Io { path: path.into(), source })?;
     let index: RawIndex =
         serde_json::from_slice(&text).map_err(|source| CheckpointError::Index { index: file_name(path), source })?;
     Ok(index.weight_map.0)

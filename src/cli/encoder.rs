@@ -89,6 +89,7 @@ pub(super) fn failure(error: &PipelineError) -> Failure {
         PipelineError::Checkpoint(_)
         | PipelineError::Config(_)
         | PipelineError::NoConfig { .. }
+        | PipelineError::ConfigFile { .. }
         | PipelineError::Author(_)
         | PipelineError::Precision(_)
         | PipelineError::Io(_) => Exit::BadInput,

@@ -47,6 +47,13 @@ impl Exit {
     }
 }
 
+/// Control characters of a stranger's names shown, not sent to the terminal.
+fn printable(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| if c.is_control() && c != '\n' { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
+        .collect()
+}
+
 /// An error on its way to the user.
 #[derive(Debug)]
 pub struct Failure {
@@ -64,7 +71,7 @@ impl Failure {
         let mut messages: Vec<String> = Vec::new();
         let mut next = Some(error);
         while let Some(error) = next {
-            let message = error.to_string();
+            let message = printable(&error.to_string());
             // Transparent wrappers repeat their cause; the reader needs it once.
             if messages.last() != Some(&message) {
                 messages.push(message);

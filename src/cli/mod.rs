@@ -114,7 +114,10 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
                 Ok(()) => exit,
                 // Whoever read the table has seen enough of it.
                 Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => exit,
-                Err(_) => Exit::Bug,
+                Err(error) => {
+                    let _ = writeln!(std::io::stderr(), "error: the result cannot be written to stdout: {error}");
+                    Exit::Usage
+                }
             }
         }
         Err(failure) => report_failure(&failure, cli.common.json),

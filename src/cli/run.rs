@@ -76,7 +76,7 @@ fn failure(error: &RunError) -> Failure {
             EvalError::Unsupported { .. } => Exit::Unsupported,
             EvalError::Tensor { .. } | EvalError::Output { .. } => Exit::Bug,
         },
-        RunError::Outputs { .. } => Exit::Usage,
+        RunError::Outputs { .. } | RunError::Overwrites { .. } => Exit::Usage,
     };
     Failure::new(exit, error)
 }
@@ -99,7 +99,7 @@ fn report(ran: &Ran, seconds: f64, options: &RunOptions) -> Report {
         .iter()
         .map(|(name, tensor)| json!({ "name": name, "fact": tensor.fact(), "range": range(tensor) }))
         .collect();
-    let json = json!({ "outputs": outputs, "file": options.outputs, "seconds": seconds, "report": ran.report });
+    let json = json!({ "outputs": outputs, "file": options.outputs.display().to_string(), "seconds": seconds, "report": ran.report });
     Report { text: table.render(), json, checks: Checks::Passed }
 }
 

@@ -5,11 +5,13 @@ use super::package::{Function, Job, Plan, package};
 use super::{Converted, Destination, Origin, PipelineError, Progress};
 use crate::checkpoint::{Checkpoint, Ledger};
 use crate::emit::mil::Description;
+use crate::files;
 use crate::models::gemma_audio::{AudioConfig, Bucket, Buckets, author, end_of_layer};
 use crate::passes::{Precision, Split, split};
 use crate::tensor::WeightSource;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What to convert, and how.
@@ -100,7 +102,9 @@ pub fn encoder(
 }
 
 fn read_config(path: &Path) -> Result<AudioConfig, PipelineError> {
-    let text = fs_err::read_to_string(path).map_err(PipelineError::Io)?;
+    let at = |source| PipelineError::ConfigFile { path: path.into(), source };
+    let text = files::read(path, files::TEXT_MAX).map_err(at)?;
+    let text = String::from_utf8(text).map_err(|e| at(io::Error::new(io::ErrorKind::InvalidData, e)))?;
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     Ok(AudioConfig::parse(&text, &name)?)
 }

@@ -8,6 +8,7 @@ use crate::bundle::{self, Outcome, PublishError, ReadBack, ReadBackError, Replac
 use crate::checkpoint::CheckpointError;
 use crate::digest::Digest;
 use crate::emit::mil::{self, Description, MilError, MilReport};
+use crate::files::FolderLock;
 use crate::ir::{Graph, print};
 use crate::models::blocks::AuthorError;
 use crate::models::gemma_audio::ConfigError;
@@ -18,7 +19,7 @@ use crate::validate::{self, Checked, Violation};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a conversion ended early.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +49,8 @@ pub enum PipelineError {
     Io(io::Error),
     #[error("no config.json beside {}; give one with --config", checkpoint.display())]
     NoConfig { checkpoint: PathBuf },
+    #[error("{} cannot be read", path.display())]
+    ConfigFile { path: PathBuf, source: io::Error },
     #[error("interrupted; nothing was published")]
     Interrupted,
     #[error("the record could not be written as JSON")]
@@ -75,7 +78,7 @@ pub struct Destination {
 #[derive(Debug, Serialize)]
 pub struct Converted {
     /// The bundle.
-    #[serde(rename = "artefact")]
+    #[serde(rename = "artefact", serialize_with = "shown")]
     pub path: PathBuf,
     /// `published`, `unchanged` or `dry run`.
     pub outcome: &'static str,
@@ -83,6 +86,11 @@ pub struct Converted {
     pub functions: Vec<FunctionReport>,
     /// The record; none for a dry run.
     pub record: Option<Record>,
+}
+
+/// A path as people read it: one that is not UTF-8 has no form in JSON.
+fn shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 /// One function of an artefact, as authored, in f32.
@@ -155,12 +163,18 @@ pub(super) fn package(
     let (stages, reports): (Vec<Stage>, Vec<Written>) = written.into_iter().unzip();
     let replace = if to.force { Replace::Force } else { Replace::Never };
     let bundles = stages.into_iter().zip(reports.iter().map(|written| &written.read_back.tree)).collect();
-    let outcomes = bundle::commit(bundles, replace)?;
-    let mut converted = Vec::new();
-    for ((artefact, written), outcome) in ready.into_iter().zip(reports).zip(outcomes) {
+    // A bundle and its record change together: another process waits, and a record that cannot be is known before.
+    let _lock = FolderLock::of(&to.folder);
+    let mut records = Vec::new();
+    for (artefact, written) in ready.iter().zip(&reports) {
         let record = artefact.record(written, source.clone())?;
         let file = to.folder.join(format!("{}.record.json", artefact.plan.name));
-        bundle::write_file(&file, &record.to_bytes()?)?;
+        records.push((bundle::prepare_file(&file, &record.to_bytes()?)?, record));
+    }
+    let outcomes = bundle::commit(bundles, replace)?;
+    let mut converted = Vec::new();
+    for ((artefact, (file, record)), outcome) in ready.into_iter().zip(records).zip(outcomes) {
+        file.persist().map_err(PipelineError::Io)?;
         let outcome = match outcome {
             Outcome::Published => "published",
             Outcome::Unchanged => "unchanged",
@@ -223,11 +237,11 @@ impl Ready {
         figures().map(|f| f.weights.total_bytes).max().unwrap_or(0) + nodes as u64 * 2048
     }
 
-    fn record(&self, written: Written, source: SourceRecord) -> Result<Record, PipelineError> {
+    fn record(&self, written: &Written, source: SourceRecord) -> Result<Record, PipelineError> {
         let Written { mil, read_back } = written;
         let mut stages = Map::new();
         stages.insert("functions".into(), serde_json::to_value(&self.reports)?);
-        stages.insert("mil".into(), serde_json::to_value(&mil)?);
+        stages.insert("mil".into(), serde_json::to_value(mil)?);
         Ok(Record {
             record_version: RECORD_VERSION,
             tool: Tool::this(),
@@ -235,7 +249,7 @@ impl Ready {
                 name: format!("{}.mlpackage", self.plan.name),
                 format: "mlpackage",
                 digest_root: read_back.tree.root(),
-                files: read_back.tree.files,
+                files: read_back.tree.files.clone(),
             },
             source,
             options: self.plan.options.clone(),

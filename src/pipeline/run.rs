@@ -3,6 +3,7 @@
 use crate::checkpoint::{Checkpoint, CheckpointError, Named, write_safetensors};
 use crate::emit::mil::read::{Package, ReadError};
 use crate::eval::{EvalError, Evaluator, HostError, HostTensor, Options, Report};
+use crate::files::Replacement;
 use crate::ir::{Graph, Op};
 use crate::tensor::{Fact, SourceError, WeightSource};
 use crate::validate::{self, Violation};
@@ -26,6 +27,8 @@ pub enum RunError {
     Host { name: String, path: PathBuf, source: HostError },
     #[error(transparent)]
     Eval(#[from] EvalError),
+    #[error("the outputs would replace {}, which is read", path.display())]
+    Overwrites { path: PathBuf },
     #[error("the outputs could not be written to {}", path.display())]
     Outputs { path: PathBuf, source: io::Error },
 }
@@ -59,6 +62,7 @@ pub struct Ran {
 /// # Errors
 /// The artefact or an input cannot be used, or the outputs cannot be written; then no file is left behind.
 pub fn run(options: &RunOptions) -> Result<Ran, RunError> {
+    keep_what_is_read(options)?;
     let package = Package::open(&options.artefact)?;
     let graph = package.lift(&options.function)?;
     let checked =
@@ -68,6 +72,15 @@ pub fn run(options: &RunOptions) -> Result<Ran, RunError> {
     write_outputs(&outputs, &options.outputs)
         .map_err(|source| RunError::Outputs { path: options.outputs.clone(), source })?;
     Ok(Ran { outputs, report })
+}
+
+/// Refuses outputs that would take the place of an input or of a part of the artefact.
+fn keep_what_is_read(options: &RunOptions) -> Result<(), RunError> {
+    let real = |path: &Path| path.canonicalize().ok();
+    let Some(outputs) = real(&options.outputs) else { return Ok(()) };
+    let read = real(&options.inputs).is_some_and(|inputs| inputs == outputs)
+        || real(&options.artefact).is_some_and(|artefact| outputs.starts_with(artefact));
+    if read { Err(RunError::Overwrites { path: options.outputs.clone() }) } else { Ok(()) }
 }
 
 /// The tensors of `path` that the graph has an input for.
@@ -100,9 +113,7 @@ fn write_outputs(outputs: &BTreeMap<String, HostTensor>, path: &Path) -> io::Res
         })
         .collect();
     let named = stored.iter().map(|(name, fact, bytes)| Named { name, fact, bytes }).collect();
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = Replacement::new(path)?;
     write_safetensors(named, io::BufWriter::new(&mut file))?;
-    file.persist(path).map_err(|e| e.error)?;
-    Ok(())
+    file.persist()
 }

@@ -1,6 +1,8 @@
 //! The command as its user meets it: output, exit codes, files left behind.
 
 use assert_cmd::Command;
+use eg2_convert::checkpoint::{Checkpoint, Named, write_safetensors};
+use eg2_convert::tensor::{DType, Fact, WeightSource};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -154,7 +156,7 @@ fn a_destination_that_cannot_be_written() {
     fs_err::write(dir.path().join("file"), "").unwrap();
     let (code, _, err) = encoder(dir.path(), &["--out", "file"]);
     assert_eq!(code, 2);
-    assert!(err.starts_with("error: cannot write in file"), "{err}");
+    assert!(err.starts_with("error: cannot write file"), "{err}");
     let (code, _, err) = encoder(dir.path(), &["--out", "fresh"]);
     assert_eq!(code, 0, "{err}");
 }
@@ -186,4 +188,101 @@ fn inspect_refuses_what_is_no_package() {
         assert_eq!((code, out.as_str()), (3, ""), "{err}");
         assert!(err.contains("could not read") && err.contains("Manifest.json"), "{err}");
     }
+}
+
+/// What is no regular file is neither read, which may never end, nor replaced.
+#[test]
+fn pipes_devices_and_inputs_are_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(dir.path().join("pipe")).status().unwrap().success());
+    for args in [
+        &["encoder", "--checkpoint", "pipe"][..],
+        &["encoder", "--synthetic", "--config", "pipe"],
+        &["encoder", "--synthetic", "--config", "/dev/zero"],
+        &["encoder", "--checkpoint", "/dev/zero"],
+    ] {
+        let (code, _, err) = run(dir.path(), args);
+        assert_eq!(code, 3, "{args:?}: {err}");
+        assert!(err.contains("expected a regular file"), "{err}");
+    }
+    assert_eq!(encoder(dir.path(), &["--precision", "fp32"]).0, 0);
+    let package = "out/eg2_encoder_fp32_T200.mlpackage";
+    let golden = Checkpoint::open_file(&fixture("encoder_eg2/golden.safetensors")).unwrap();
+    let mut features = vec![0u8; 200 * 128 * 4];
+    golden.read("features", 0, &mut features).unwrap();
+    let facts = [Fact::new(DType::F32, [1, 200, 128]), Fact::new(DType::F32, [1, 100])];
+    let mask = 1f32.to_le_bytes().repeat(100);
+    let named = vec![
+        Named { name: "features", fact: &facts[0], bytes: &features },
+        Named { name: "half_mask", fact: &facts[1], bytes: &mask },
+    ];
+    write_safetensors(named, fs_err::File::create(dir.path().join("in")).unwrap()).unwrap();
+    let to = |outputs: &str| run(dir.path(), &["run", package, "--inputs", "in", "--outputs", outputs]);
+    for (outputs, message) in [
+        ("in", "the outputs would replace in, which is read"),
+        ("out/eg2_encoder_fp32_T200.mlpackage/Manifest.json", "which is read"),
+        ("pipe", "the outputs could not be written to pipe"),
+        ("out", "the outputs could not be written to out"),
+    ] {
+        let (code, _, err) = to(outputs);
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains(message), "{err}");
+    }
+    assert_eq!(to("tokens").0, 0);
+    assert_eq!(run(dir.path(), &["inspect", package]).0, 0, "the artefact is whole");
+}
+
+#[test]
+fn names_that_are_not_utf8() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let folder = std::ffi::OsStr::from_bytes(b"n\xff");
+    for json in [false, true] {
+        let mut command = command(dir.path());
+        command
+            .args(["encoder", "--bucket", "200", "--checkpoint"])
+            .arg(fixture("encoder_eg2"))
+            .arg("--out")
+            .arg(folder);
+        let output = if json { command.arg("--json") } else { &mut command }.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(String::from_utf8(output.stdout).unwrap().contains("eg2_encoder_fp16_T200.mlpackage"));
+    }
+}
+
+/// The bundle and its record stand or fall together.
+#[test]
+fn a_record_that_cannot_be_written_holds_the_bundle_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    fs_err::create_dir_all(out.join("eg2_encoder_fp16_T200.record.json")).unwrap();
+    let (code, _, err) = encoder(dir.path(), &[]);
+    assert_eq!(code, 2, "{err}");
+    assert_eq!(listed(&out), ["eg2_encoder_fp16_T200.record.json"]);
+    fs_err::remove_dir(out.join("eg2_encoder_fp16_T200.record.json")).unwrap();
+    assert_eq!(encoder(dir.path(), &[]).0, 0);
+}
+
+/// Ctrl-C in the middle of a conversion: exit 130, and nothing is left.
+#[test]
+fn ctrl_c_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("eg2-convert"))
+        .args(["encoder", "--synthetic", "--bucket", "3000"])
+        .current_dir(dir.path())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = dir.path().join("out");
+    while listed(&out).is_empty() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it wrote anything");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    insta::assert_snapshot!(String::from_utf8_lossy(&output.stderr), @"error: interrupted; nothing was published");
+    assert!(listed(&out).is_empty());
 }

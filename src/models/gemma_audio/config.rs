@@ -57,6 +57,11 @@ pub const FIXED_EPS: f64 = 1e-6;
 /// Largest width, channel or layer count taken from a config: far above any model, far below what would exhaust memory.
 const MAX_EXTENT: u64 = 1 << 17;
 
+/// Most layers a graph is authored for: each is some 280 ops.
+const MAX_LAYERS: usize = 256;
+/// Longest context and convolution: each key or tap is a handful of ops in every layer.
+const MAX_CONTEXT: usize = 512;
+
 impl AudioConfig {
     /// The published EmbeddingGemma 2: 12 layers of 1024, soft tokens of 512.
     pub fn embedding_gemma2() -> AudioConfig {
@@ -137,8 +142,8 @@ fn text_hidden(json: &Value, file: &str) -> Result<usize, ConfigError> {
     let map = json.get("text_config").and_then(Value::as_object).unwrap_or(&empty);
     let mut text = Section { file, name: "text_config", map, assumed: Vec::new() };
     match map.get("hidden_size") {
-        Some(_) => text.count("hidden_size", 0),
-        None => Err(text.wrong("hidden_size", "absent".into(), "the width of the text model")),
+        Some(value) if !value.is_null() => text.count("hidden_size", 0),
+        Some(_) | None => Err(text.wrong("hidden_size", "absent".into(), "the width of the text model")),
     }
 }
 
@@ -212,6 +217,13 @@ impl Section<'_> {
             Some(right) if right.as_u64() == Some(0) => {}
             Some(right) => return refuse("attention_context_right", right.to_string(), "0 (causal)"),
         }
+        // Masked keys get weight 0 here, so the published value must leave them none either: with logits capped, one
+        // of -1e4 and below does.
+        match self.map.get("attention_invalid_logits_value") {
+            None => {}
+            Some(value) if value.as_f64().is_some_and(|v| v <= -1e4) => {}
+            Some(value) => return refuse("attention_invalid_logits_value", value.to_string(), "-1e4 or less"),
+        }
         // The published clamp against exploding values; at 65504 and above it changes no finite fp16 value.
         match self.map.get("gradient_clipping") {
             None => {}
@@ -224,6 +236,15 @@ impl Section<'_> {
         }
         if !config.hidden.is_multiple_of(2) {
             return refuse("hidden_size", config.hidden.to_string(), "an even width (sinusoid halves)");
+        }
+        for (key, found, most) in [
+            ("num_hidden_layers", config.layers, MAX_LAYERS),
+            ("attention_context_left", config.context_left, MAX_CONTEXT),
+            ("conv_kernel_size", config.conv_kernel, MAX_CONTEXT),
+        ] {
+            if found > most {
+                return refuse(key, found.to_string(), &format!("at most {most}"));
+            }
         }
         if config.context_left < 2 {
             return refuse("attention_context_left", config.context_left.to_string(), "2 or more (one key)");
@@ -276,6 +297,8 @@ mod tests {
         insta::assert_snapshot!(refused("attention_context_right", json!(4)), @"config.json: audio_config.attention_context_right is 4, which a static graph cannot honour; it takes 0 (causal)");
         insta::assert_snapshot!(refused("hidden_act", json!("gelu")), @r#"config.json: audio_config.hidden_act is "gelu", which a static graph cannot honour; it takes "silu""#);
         insta::assert_snapshot!(refused("gradient_clipping", json!(100.0)), @"config.json: audio_config.gradient_clipping is 100.0, which a static graph cannot honour; it takes 65504 or more");
+        insta::assert_snapshot!(refused("attention_invalid_logits_value", json!(-1.0)), @"config.json: audio_config.attention_invalid_logits_value is -1.0, which a static graph cannot honour; it takes -1e4 or less");
+        insta::assert_snapshot!(refused("num_hidden_layers", json!(20_000)), @"config.json: audio_config.num_hidden_layers is 20000, which a static graph cannot honour; it takes at most 256");
         insta::assert_snapshot!(refused("num_attention_heads", json!(5)), @"config.json: audio_config.num_attention_heads is 5, expected a divisor of hidden_size 64");
         insta::assert_snapshot!(refused("num_hidden_layers", json!(0)), @"config.json: audio_config.num_hidden_layers is 0, expected a whole number from 1 to 131072");
         insta::assert_snapshot!(refused("subsampling_conv_channels", json!([128])), @"config.json: audio_config.subsampling_conv_channels is [128], expected two whole numbers from 1 to 131072");

@@ -55,7 +55,7 @@ pub struct Record {
 #[derive(Debug)]
 pub(super) struct BlobFile {
     path: PathBuf,
-    file: fs_err::File,
+    file: std::fs::File,
     length: u64,
 }
 
@@ -74,7 +74,7 @@ pub struct WeightScan {
 
 impl BlobFile {
     pub fn open(path: &Path) -> io::Result<BlobFile> {
-        let file = fs_err::File::open(path)?;
+        let file = crate::files::open(path)?;
         let length = file.metadata()?.len();
         Ok(BlobFile { path: path.into(), file, length })
     }
@@ -88,7 +88,7 @@ impl BlobFile {
     }
 
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.file().read_exact_at(out, offset)
+        self.file.read_exact_at(out, offset)
     }
 
     /// The record at `offset`.

@@ -7,11 +7,15 @@ use super::error::{ReadError, Violation, WireError};
 use super::program::{Function, functions};
 use super::wire::Message;
 use super::{check, lift};
+use crate::files;
 use crate::ir::Graph;
 use crate::tensor::{Fact, SourceError, WeightSource};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// Largest model message that is read; protobuf itself ends at 2 GiB, and ours stay below 2 MB.
+const MODEL_MAX: u64 = 1 << 30;
 
 /// An opened package.
 #[derive(Debug)]
@@ -36,7 +40,7 @@ impl Package {
     pub fn open(dir: &Path) -> Result<Package, ReadError> {
         let manifest_path = dir.join("Manifest.json");
         let Items { model: model_path, weights } = Items::read(&manifest_path, &dir.join("Data"))?;
-        let bytes = fs_err::read(&model_path).map_err(io_at(&model_path))?;
+        let bytes = files::read(&model_path, MODEL_MAX).map_err(io_at(&model_path))?;
         let wire = |source| ReadError::Wire { path: model_path.display().to_string(), source };
         let Model { version, description, functions } = Model::read(&bytes).map_err(wire)?;
         let path = || model_path.display().to_string();
@@ -217,7 +221,7 @@ struct Items {
 
 impl Items {
     fn read(manifest: &Path, data: &Path) -> Result<Items, ReadError> {
-        let bytes = fs_err::read(manifest).map_err(io_at(manifest))?;
+        let bytes = files::read(manifest, files::TEXT_MAX).map_err(io_at(manifest))?;
         let bad = |reason: String| ReadError::Manifest { path: manifest.display().to_string(), reason };
         let json: serde_json::Value = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
         let version = json["fileFormatVersion"].as_str().unwrap_or_default();

@@ -1,0 +1,145 @@
+//! Files as this tool takes and makes them: regular ones only, read within bounds, written in one step. Level 0.
+//!
+//! A name can lead to a pipe that never ends a read, or to a device that a rename would replace by a file; neither is
+//! an artefact, a checkpoint or a result.
+
+use std::fs::{File, Metadata, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Longest text file that is read whole: a config, an index, a manifest.
+pub const TEXT_MAX: u64 = 1 << 26;
+
+fn regular(meta: &Metadata) -> io::Result<()> {
+    let found = if meta.is_dir() { "a folder" } else { "a device, pipe or socket" };
+    if meta.is_file() {
+        Ok(())
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("is {found}, expected a regular file")))
+    }
+}
+
+/// Opens a regular file, through links.
+///
+/// # Errors
+/// It is none, or cannot be opened.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Asked before opening: opening a pipe waits for its writer.
+    regular(&std::fs::metadata(path)?)?;
+    File::open(path)
+}
+
+/// Reads a regular file of at most `max` bytes.
+///
+/// # Errors
+/// It is none, is longer, or cannot be read.
+pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("is longer than {max} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// A file being written under another name beside its own; [`persist`](Self::persist) puts it in place, dropping it
+/// leaves what was there.
+#[derive(Debug)]
+pub struct Replacement {
+    file: tempfile::NamedTempFile,
+    path: PathBuf,
+}
+
+impl Replacement {
+    /// Starts a file that will stand at `path`, with the permissions any new file gets.
+    ///
+    /// # Errors
+    /// Its folder cannot be written in, or something that is no regular file is there.
+    pub fn new(path: &Path) -> io::Result<Replacement> {
+        match std::fs::symlink_metadata(path) {
+            Ok(meta) if meta.is_symlink() => {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "is a link, expected a regular file or none"));
+            }
+            Ok(meta) => regular(&meta)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder)?;
+        Ok(Replacement { file, path: path.into() })
+    }
+
+    /// Puts the file in place.
+    ///
+    /// # Errors
+    /// It cannot be renamed; what was there is then still there.
+    pub fn persist(mut self) -> io::Result<()> {
+        self.file.flush()?;
+        self.file.persist(&self.path).map(drop).map_err(|e| e.error)
+    }
+}
+
+impl Write for Replacement {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Holds a folder against other processes of this tool until dropped; none that cannot be locked is refused for it.
+#[derive(Debug)]
+pub struct FolderLock(#[expect(dead_code, reason = "closing the file is what ends the lock")] Option<File>);
+
+impl FolderLock {
+    /// Waits until no other process holds `folder`.
+    pub fn of(folder: &Path) -> FolderLock {
+        FolderLock(File::open(folder).ok().filter(|file| file.lock().is_ok()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "12345").unwrap();
+        assert_eq!(read(&file, 5).unwrap(), b"12345");
+        insta::assert_snapshot!(read(&file, 4).unwrap_err(), @"is longer than 4 bytes");
+        insta::assert_snapshot!(read(dir.path(), 9).unwrap_err(), @"is a folder, expected a regular file");
+        // Would never end, or never start.
+        insta::assert_snapshot!(read(Path::new("/dev/zero"), 9).unwrap_err(), @"is a device, pipe or socket, expected a regular file");
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert!(open(&pipe).is_err());
+        std::os::unix::fs::symlink(&file, dir.path().join("link")).unwrap();
+        assert!(open(&dir.path().join("link")).is_ok(), "a snapshot consists of links");
+    }
+
+    #[test]
+    fn only_regular_files_are_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let write = |path: &Path| {
+            let mut new = Replacement::new(path)?;
+            new.write_all(b"new")?;
+            new.persist()
+        };
+        write(&at("fresh")).unwrap();
+        write(&at("fresh")).unwrap();
+        assert_eq!(std::fs::metadata(at("fresh")).unwrap().permissions().mode() & 0o444, 0o444);
+        assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+        std::os::unix::fs::symlink(at("fresh"), at("link")).unwrap();
+        for bad in ["pipe", "link", "."] {
+            assert!(write(&at(bad)).is_err(), "{bad}");
+        }
+        drop(Replacement::new(&at("given up")).unwrap());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 3, "nothing stays behind");
+    }
+}
