@@ -45,7 +45,7 @@ pub enum AiModelError {
     },
     #[error("{path} is no MLIR bytecode: it starts with {found:02x?}, expected {MAGIC:02x?}")]
     Magic { path: String, found: Vec<u8> },
-    #[error("the header of {path} does not end in {limit} bytes")]
+    #[error("the header of {path} is not a version and a producer within {limit} bytes")]
     Header { path: String, limit: usize },
     #[error("{path} is no JSON object")]
     Metadata {
@@ -145,11 +145,11 @@ mod tests {
     #[test]
     fn what_is_no_aimodel() {
         let error = |program: &[u8], metadata: &[u8]| opened(program, None, metadata).unwrap_err();
-        insta::assert_snapshot!(error(b"", b"{}"), @"");
-        insta::assert_snapshot!(error(b"MLIR text", b"{}"), @"");
-        insta::assert_snapshot!(error(b"ML\xefR", b"{}"), @"");
-        insta::assert_snapshot!(error(b"ML\xefR\x0dMLIR", b"{}"), @"");
-        insta::assert_snapshot!(error(b"ML\xefR\x00MLIR\0", b"{}"), @"");
-        insta::assert_snapshot!(error(GOOD, b"[]"), @"");
+        insta::assert_snapshot!(error(b"", b"{}"), @"DIR/main.mlirb is no MLIR bytecode: it starts with [], expected [4d, 4c, ef, 52]");
+        insta::assert_snapshot!(error(b"MLIR text", b"{}"), @"DIR/main.mlirb is no MLIR bytecode: it starts with [4d, 4c, 49, 52], expected [4d, 4c, ef, 52]");
+        insta::assert_snapshot!(error(b"ML\xefR", b"{}"), @"the header of DIR/main.mlirb is not a version and a producer within 256 bytes");
+        insta::assert_snapshot!(error(b"ML\xefR\x0dMLIR", b"{}"), @"the header of DIR/main.mlirb is not a version and a producer within 256 bytes");
+        insta::assert_snapshot!(error(b"ML\xefR\x00MLIR\0", b"{}"), @"the header of DIR/main.mlirb is not a version and a producer within 256 bytes");
+        insta::assert_snapshot!(error(GOOD, b"[]"), @"DIR/metadata.json is no JSON object");
     }
 }

@@ -260,7 +260,7 @@ fn a_neural_engine_compile_that_failed_is_found_out() {
     "#);
     insta::assert_snapshot!(fails("success", &["--expect", "2"]), @r"
     4 regions
-    error: the compiled bundle is not what was expected: h16c: 1 regions found, 2 expected
+    error: the compiled bundle is not what was expected: h16c: regions found 1, expected 2
     ");
 }
 

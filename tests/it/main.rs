@@ -12,3 +12,4 @@ mod graphs;
 mod headroom;
 mod layering;
 mod python;
+mod regions;

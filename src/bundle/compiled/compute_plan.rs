@@ -66,8 +66,8 @@ impl ComputePlan {
         let (placed, expected) = (self.on_neural_engine(), expectation.each?);
         match (placed, expected) {
             (0, 0) => None,
-            (0, _) => Some(format!("no operation is for the Neural Engine, {expected} regions expected")),
-            (_, 0) => Some(format!("{placed} operations are for the Neural Engine, 0 regions expected")),
+            (0, _) => Some(format!("regions expected {expected}, but no operation is for the Neural Engine")),
+            (_, 0) => Some(format!("regions expected 0, but {placed} operations are for the Neural Engine")),
             (_, _) => None,
         }
     }
@@ -239,8 +239,8 @@ mod tests {
         let placed: ComputePlan = serde_json::from_str(PLAN).unwrap();
         let none = ComputePlan { functions: vec![] };
         let why = |plan: &ComputePlan, text: &str| plan.contradicts(&text.parse().unwrap()).unwrap_or_default();
-        insta::assert_snapshot!(why(&placed, "0"), @"1 operations are for the Neural Engine, 0 regions expected");
-        insta::assert_snapshot!(why(&none, "2"), @"no operation is for the Neural Engine, 2 regions expected");
+        insta::assert_snapshot!(why(&placed, "0"), @"regions expected 0, but 1 operations are for the Neural Engine");
+        insta::assert_snapshot!(why(&none, "2"), @"regions expected 2, but no operation is for the Neural Engine");
         for (plan, text) in [(&placed, "1"), (&placed, "7"), (&none, "0"), (&none, "h16c=1")] {
             assert_eq!(why(plan, text), "");
         }

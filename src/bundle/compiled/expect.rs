@@ -150,10 +150,10 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::Count { architecture, found, expected } => {
-                write!(f, "{architecture}: {found} regions found, {expected} expected")
+                write!(f, "{architecture}: regions found {found}, expected {expected}")
             }
             Fault::NoSuchArchitecture { architecture, expected } => {
-                write!(f, "{architecture}: {expected} regions expected, but the bundle does not have this architecture")
+                write!(f, "{architecture}: regions expected {expected}, but the bundle does not have this architecture")
             }
             Fault::NoArchitecture => f.write_str("regions are expected, but the bundle has no architecture"),
             Fault::Signal { architecture, function, kind, found, says, counted } => {
@@ -165,7 +165,7 @@ impl fmt::Display for Fault {
                     Says::Unreadable(why) => write!(f, ": {why}"),
                     Says::Regions | Says::NoRegions | Says::Unknown(_) => {
                         let (kind, says) = (kind.name(), says.text());
-                        write!(f, ": {kind} ({found}) says {says}, but {counted} were counted")
+                        write!(f, ": {kind} ({found}) says {says}, but the count is {counted}")
                     }
                 }
             }

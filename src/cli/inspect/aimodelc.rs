@@ -20,8 +20,12 @@ pub(super) fn table(found: &CompiledView) -> String {
         for line in columns(&stats.operations) {
             table.row("", line);
         }
-        table.row("stored", columns(&stats.storage).join(", "));
-        table.row("computed in", stats.compute.iter().cloned().collect::<Vec<_>>().join(", "));
+        let types = stats.compute.iter().cloned().collect::<Vec<_>>().join(", ");
+        for (label, list) in [("stored", columns(&stats.storage).join(", ")), ("computed in", types)] {
+            if !list.is_empty() {
+                table.row(label, list);
+            }
+        }
     }
     files(&found.tree, &mut table);
     table.row("main.hash", &bundle.hash).row("digest root", found.digest_root);

@@ -49,10 +49,11 @@ pub(super) fn exit(error: &InspectError) -> Exit {
     }
 }
 
-/// The files, folder by folder.
+/// The files, folder by folder, those at the top first.
 fn files(tree: &Tree, table: &mut Table) {
     let mut folder = "";
-    for file in &tree.files {
+    let (top, below): (Vec<_>, Vec<_>) = tree.files.iter().partition(|file| !file.path.contains('/'));
+    for file in top.into_iter().chain(below) {
         let (above, name) = file.path.rsplit_once('/').unwrap_or(("", &file.path));
         if above != folder {
             folder = above;

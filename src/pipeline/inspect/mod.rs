@@ -87,7 +87,7 @@ fn hashed_and_scanned(folder: &Path) -> Result<(Tree, Vec<String>), InspectError
     })
 }
 
-/// Path-like strings of every file under `folder`; what cannot be opened is the tree's to report.
+/// Path-like strings of every file under `folder`, each once; what cannot be opened is the tree's to report.
 fn paths_in(folder: &Path) -> Result<Vec<String>, InspectError> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -102,7 +102,11 @@ fn paths_in(folder: &Path) -> Result<Vec<String>, InspectError> {
                 folders.push(path);
             } else if kind.is_file() && found.len() < PATHS {
                 let scan = std::fs::File::open(&path).and_then(|f| path_like(f, PATHS - found.len()));
-                found.extend(scan.map_err(|source| InspectError::Scan { path, source })?);
+                for text in scan.map_err(|source| InspectError::Scan { path, source })? {
+                    if !found.contains(&text) {
+                        found.push(text);
+                    }
+                }
             }
         }
     }
