@@ -1,12 +1,8 @@
 //! `compile` and `doctor` with a stand-in for Apple's compiler, which does what the real one is known to do.
 
-#[expect(dead_code, reason = "the stand-in writes no manifest")]
-#[path = "../support/compiled_tree.rs"]
-mod compiled_tree;
-
 use crate::cli::command;
+use crate::compiled_tree::Tree;
 use assert_cmd::Command;
-use compiled_tree::Tree;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

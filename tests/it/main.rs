@@ -6,6 +6,8 @@ mod bad_checkpoints;
 mod buckets;
 mod cli;
 mod compile;
+#[path = "../support/compiled_tree.rs"]
+mod compiled_tree;
 mod coreml;
 mod encoder;
 mod graphs;

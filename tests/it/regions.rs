@@ -1,12 +1,9 @@
 //! `regions`, `inspect` and `diff` of compiled bundles, as their user meets them.
 
 use crate::cli::run;
+use crate::compiled_tree::{Manifest, NO_REGIONS, Tree, package, symbol};
 use serde_json::Value;
 use std::path::Path;
-use tree::{Manifest, NO_REGIONS, Tree, package, symbol};
-
-#[path = "../support/compiled_tree.rs"]
-mod tree;
 
 /// A bundle with three regions for h16c, in two functions, and none for h18p.
 fn hybrid(folder: &Path, name: &str) -> Tree {
