@@ -39,7 +39,7 @@ def main():
     spec = model.get_spec()
     program = load(spec, specification_version=spec.specificationVersion, file_weights_dir=model.weights_dir)
     faults, values, census, compared = [], {}, {}, 0
-    for name, function in spec.mlProgram.functions.items():
+    for name, function in sorted(spec.mlProgram.functions.items()):
         block = function.block_specializations[function.opset]
         declared = {}
         for out in [*function.inputs, *(o for op in block.operations for o in op.outputs)]:

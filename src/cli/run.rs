@@ -22,9 +22,9 @@ pub struct Opts {
     /// Safetensors file the outputs are written to
     #[arg(long, value_name = "FILE")]
     outputs: PathBuf,
-    /// The function to run
-    #[arg(long, default_value = "main")]
-    function: String,
+    /// The function to run [default: the package's own default]
+    #[arg(long)]
+    function: Option<String>,
     /// Round every result to fp16, though the graph is fp32
     #[arg(long)]
     round_fp16: bool,

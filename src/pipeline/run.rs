@@ -42,8 +42,8 @@ pub struct RunOptions {
     pub inputs: PathBuf,
     /// The safetensors file the outputs go to.
     pub outputs: PathBuf,
-    /// The function, where there are several.
-    pub function: String,
+    /// The function; none for the default one.
+    pub function: Option<String>,
     /// How it is evaluated.
     pub evaluate: Options,
 }
@@ -64,7 +64,7 @@ pub struct Ran {
 pub fn run(options: &RunOptions) -> Result<Ran, RunError> {
     keep_what_is_read(options)?;
     let package = Package::open(&options.artefact)?;
-    let graph = package.lift(&options.function)?;
+    let graph = package.lift(options.function.as_deref().unwrap_or(package.default_function()))?;
     let checked =
         validate::check(&graph).map_err(|found| RunError::Invalid { path: options.artefact.clone(), found })?;
     let inputs = read_inputs(&graph, &options.inputs)?;

@@ -88,6 +88,11 @@ fn each_bucket_is_a_function_that_gives_the_published_tokens() {
             assert!(found.cosine_min >= 0.99999, "T{bucket}, {valid} frames: {found:?}");
         }
     }
+    // A host that names no function gets the longest bucket.
+    let default = ["run", name, "--inputs", "in.safetensors", "--outputs", "default.safetensors"];
+    assert_eq!(run(dir.path(), &default).0, 0);
+    let read = |file: &str| fs_err::read(dir.path().join(file)).unwrap();
+    assert_eq!(read("default.safetensors"), read("out.safetensors"));
     let census = coremltools(&dir.path().join(name))["census"].clone();
     assert_eq!(census.as_object().unwrap().keys().collect::<Vec<_>>(), ["T200", "T400"]);
     let record = json(&dir.path().join("out/eg2_encoder_fp32_T200_T400.record.json"));

@@ -87,6 +87,15 @@ impl Package {
         &self.functions
     }
 
+    /// Name of the function that runs when none is asked for.
+    pub fn default_function(&self) -> &str {
+        match (&self.functions[..], self.description.default_function.as_str()) {
+            ([only], _) => &only.name,
+            (_, "") => "main",
+            (_, named) => named,
+        }
+    }
+
     /// The function of that name.
     ///
     /// # Errors
