@@ -17,6 +17,7 @@ pub mod tensor;
 pub mod checkpoint;
 pub mod ir;
 pub mod target;
+pub mod toolchain;
 
 pub mod analysis;
 pub mod models;

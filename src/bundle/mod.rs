@@ -2,6 +2,7 @@
 //!
 //! Level 5: knows the writers and readers below it and no model.
 
+pub mod compiled;
 mod mlpackage;
 mod paths;
 mod publish;

@@ -105,6 +105,26 @@ impl Stage {
         &self.new
     }
 
+    /// A new folder for a tool that names its bundle itself; what it leaves there goes with the stage.
+    ///
+    /// # Errors
+    /// The stage cannot be written in.
+    pub fn workshop(&self) -> Result<PathBuf, PublishError> {
+        let workshop = self.folder.path().join("fresh");
+        let unwritable = |source| PublishError::Unwritable { path: workshop.display().to_string(), source };
+        std::fs::create_dir(&workshop).map_err(unwritable)?;
+        Ok(workshop)
+    }
+
+    /// Takes `bundle`, made in the [`workshop`](Self::workshop), as the one to publish.
+    ///
+    /// # Errors
+    /// It cannot be moved, or something was put at [`path`](Self::path) already.
+    pub fn adopt(&self, bundle: &Path) -> Result<(), PublishError> {
+        let failed = |source| PublishError::Rename { path: self.new.display().to_string(), source };
+        std::fs::rename(bundle, &self.new).map_err(failed)
+    }
+
     /// Where it will be, free of links.
     pub fn destination(&self) -> &Path {
         &self.destination
@@ -208,6 +228,21 @@ mod tests {
         assert_eq!(made(&bundle, "2", Replace::Force).unwrap(), Outcome::Published);
         assert_eq!(content(), "2");
         assert_eq!(listed(bundle.parent().unwrap()), ["b.mlpackage"], "nothing stays behind");
+    }
+
+    #[test]
+    fn a_bundle_made_under_another_name_is_adopted() {
+        let dir = tempfile::tempdir().unwrap();
+        let stage = Stage::new(&dir.path().join("b"), 1).unwrap();
+        let made = stage.workshop().unwrap().join("other");
+        assert!(matches!(stage.adopt(&made), Err(PublishError::Rename { .. })), "there is none yet");
+        fs_err::create_dir(&made).unwrap();
+        fs_err::write(made.join("file"), "1").unwrap();
+        stage.adopt(&made).unwrap();
+        let tree = Tree::of(stage.path()).unwrap();
+        assert_eq!(stage.commit(&tree, Replace::Never).unwrap(), Outcome::Published);
+        assert_eq!(fs_err::read_to_string(dir.path().join("b/file")).unwrap(), "1");
+        assert_eq!(listed(dir.path()), ["b"]);
     }
 
     #[test]

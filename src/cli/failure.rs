@@ -54,6 +54,8 @@ pub struct Failure {
     pub exit: Exit,
     /// The message, then each cause.
     pub messages: Vec<String>,
+    /// More for programs; null where there is nothing to add.
+    pub details: Value,
 }
 
 impl Failure {
@@ -69,12 +71,18 @@ impl Failure {
             }
             next = error.source();
         }
-        Failure { exit, messages }
+        Failure { exit, messages, details: Value::Null }
     }
 
     /// A call that cannot be carried out as it was put.
     pub fn usage(message: impl Into<String>) -> Failure {
-        Failure { exit: Exit::Usage, messages: vec![message.into()] }
+        Failure { exit: Exit::Usage, messages: vec![message.into()], details: Value::Null }
+    }
+
+    /// The same failure with more for programs.
+    #[must_use]
+    pub fn with_details(self, details: Value) -> Failure {
+        Failure { details, ..self }
     }
 
     /// For stderr: one line, and one for each cause.
@@ -92,6 +100,11 @@ impl Failure {
             Some((message, causes)) => (message.as_str(), causes),
             None => ("", &[][..]),
         };
-        json!({ "error": { "kind": self.exit.name(), "exit_code": self.exit as u8, "message": message, "causes": causes } })
+        let mut error =
+            json!({ "kind": self.exit.name(), "exit_code": self.exit as u8, "message": message, "causes": causes });
+        if !self.details.is_null() {
+            error["details"] = self.details.clone();
+        }
+        json!({ "error": error })
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! stdout is the result, a short table or exactly one JSON object; stderr is progress and log. Level 9.
 
+mod compile;
+mod doctor;
 mod encoder;
 mod failure;
 mod inspect;
@@ -41,6 +43,8 @@ struct Common {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Compile(compile::Opts),
+    Doctor(doctor::Opts),
     Encoder(encoder::Opts),
     Inspect(inspect::Opts),
     Run(run::Opts),
@@ -66,6 +70,8 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
     };
     log_to_stderr(&cli.common);
     let result = match cli.command {
+        Command::Compile(opts) => compile::run(opts, &cli.common),
+        Command::Doctor(opts) => doctor::run(opts),
         Command::Encoder(opts) => encoder::run(opts, &cli.common),
         Command::Inspect(opts) => inspect::run(opts),
         Command::Run(opts) => run::run(opts, &cli.common),

@@ -15,6 +15,22 @@ impl Table {
         self
     }
 
+    /// Adds text that may be long, in lines of at most 60 characters where its words allow.
+    pub fn prose(&mut self, label: impl Into<String>, text: &str) -> &mut Self {
+        let mut label = label.into();
+        let mut line = String::new();
+        for word in text.split_whitespace() {
+            if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > 60 {
+                self.row(std::mem::take(&mut label), std::mem::take(&mut line));
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        self.row(label, line)
+    }
+
     /// The text, one line a row.
     pub fn render(&self) -> String {
         let width = self.rows.iter().map(|(l, _)| l.chars().count()).max().unwrap_or(0);
@@ -67,5 +83,13 @@ mod tests {
         let mut table = Table::default();
         table.row("a", 1).row("long", "x").row("", "y");
         assert_eq!(table.render(), "a     1\nlong  x\n      y\n");
+    }
+
+    #[test]
+    fn prose_is_cut_between_words() {
+        let mut table = Table::default();
+        let (long, word) = ("w".repeat(70), "w".repeat(30));
+        table.prose("a", &format!("{word} {word} one {long}")).prose("", "");
+        assert_eq!(table.render(), format!("a  {word}\n   {word} one\n   {long}\n   \n"));
     }
 }

@@ -3,12 +3,14 @@
 //! A model's file here authors a graph; [`package`] takes any authored graph through precision, validation, writing,
 //! reading back, record and publishing, while another thread hashes the source files.
 
+mod compile;
 mod encoder;
 mod inspect;
 mod origin;
 mod package;
 mod run;
 
+pub use compile::{CompileError, CompileOptions, Compiled, CoreAiTarget, compile};
 pub use encoder::{EncoderOptions, encoder};
 pub use inspect::{BlockerView, FunctionView, InspectError, Inspection, WeightView, inspect};
 pub use origin::Origin;

@@ -53,7 +53,7 @@ impl Tool {
 pub struct Artefact {
     /// Folder name.
     pub name: String,
-    /// `mlpackage` or `aimodel`.
+    /// `mlpackage`, `aimodel`, `mlmodelc` or `aimodelc`.
     pub format: &'static str,
     /// Digest of the sorted lines `sha256  path` of all its files.
     pub digest_root: Digest,
@@ -64,7 +64,7 @@ pub struct Artefact {
 /// Where the weights came from.
 #[derive(Debug, Serialize)]
 pub struct SourceRecord {
-    /// `checkpoint` or `synthetic`.
+    /// `checkpoint`, `synthetic`, or `bundle` for what was compiled from one.
     pub kind: &'static str,
     /// Revision of the checkpoint's repository, where its path tells it.
     pub revision: Option<String>,
@@ -103,10 +103,20 @@ pub struct NotRun {
     pub reason: &'static str,
 }
 
+const NEEDS_A_DEVICE: &str = "needs Apple hardware";
+
 /// Checks that need Apple hardware: fields of their own, because no other check stands in for them.
 pub fn needs_a_device() -> Vec<NotRun> {
-    const REASON: &str = "needs Apple hardware";
-    ["compiles", "loads_on_device", "placed_on_ane", "ane_regions"].map(|name| NotRun { name, reason: REASON }).into()
+    not_run(["compiles", "loads_on_device", "placed_on_ane", "ane_regions"])
+}
+
+/// Those that still need it when the bundle is compiled: neither its exit code nor its regions tell.
+pub fn needs_a_load() -> Vec<NotRun> {
+    not_run(["loads_on_device", "placed_on_ane"])
+}
+
+fn not_run<const N: usize>(names: [&'static str; N]) -> Vec<NotRun> {
+    names.map(|name| NotRun { name, reason: NEEDS_A_DEVICE }).into()
 }
 
 impl Record {

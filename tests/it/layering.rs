@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Levels from the bottom up; modules of one level do not import each other.
 const LEVELS: [&[&str]; 10] = [
     &["tensor", "digest"],
-    &["checkpoint", "ir", "target"],
+    &["checkpoint", "ir", "target", "toolchain"],
     &["models", "validate", "analysis"],
     &["passes"],
     &["eval", "emit"],

@@ -4,6 +4,7 @@
 
 mod bad_checkpoints;
 mod cli;
+mod compile;
 mod coreml;
 mod encoder;
 mod graphs;

@@ -1,0 +1,162 @@
+//! What tools are here and which versions, asked of the tools themselves: one that is found may still not run.
+
+use super::{Command, End, Found, Interrupt, Limits, Search, Tool, ToolRun, run, without_paths};
+use serde::Serialize;
+use std::time::Duration;
+
+/// Apple's serializer: distribution and the version its output was compared with.
+pub const COREAI_CORE: (&str, &str) = ("coreai-core", "1.0.0b3");
+
+/// State of a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum Health {
+    /// It told its version.
+    Ready {
+        /// As it told it.
+        version: String,
+    },
+    /// It is another version than the pinned one.
+    OtherVersion {
+        /// The version that is here.
+        version: String,
+        /// The version wanted.
+        wanted: &'static str,
+    },
+    /// It is there and does not run.
+    Broken {
+        /// What it said, or how it ended.
+        reason: String,
+    },
+    /// It is not here.
+    Missing,
+}
+
+/// One line of the table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Probe {
+    /// The tool's name.
+    pub name: &'static str,
+    /// Whether it can be used.
+    pub health: Health,
+    /// What is possible without it.
+    pub without: &'static str,
+    /// What to do where it is not ready.
+    pub how_to_install: &'static str,
+}
+
+impl Probe {
+    /// Whether it can be used as it is.
+    pub const fn is_ready(&self) -> bool {
+        matches!(self.health, Health::Ready { .. })
+    }
+}
+
+/// Asks every tool, and Python for Apple's serializer.
+pub fn probe(search: &Search, interrupt: &Interrupt) -> Vec<Probe> {
+    let mut probes = Vec::new();
+    for tool in Tool::ALL {
+        let found = search.find(tool);
+        let health = match &found {
+            Ok(found) => ask(tool, &version_of(found), interrupt),
+            Err(_) => Health::Missing,
+        };
+        let how_to_install = tool.how_to_install();
+        probes.push(Probe { name: tool.name(), health, without: tool.without(), how_to_install });
+        if tool == Tool::Python {
+            let health = found.map_or(Health::Missing, |python| serializer(&python, interrupt));
+            probes.push(Probe {
+                name: COREAI_CORE.0,
+                health,
+                without: "everything but writing an .aimodel",
+                how_to_install: "run `python3 -m pip install coreai-core==1.0.0b3`",
+            });
+        }
+    }
+    probes
+}
+
+/// The version that `found` tells, for a record.
+pub fn version(found: &Found, interrupt: &Interrupt) -> Option<String> {
+    match ask(found.tool, &version_of(found), interrupt) {
+        Health::Ready { version } => Some(version),
+        Health::OtherVersion { .. } | Health::Broken { .. } | Health::Missing => None,
+    }
+}
+
+fn version_of(found: &Found) -> Command {
+    match (found.tool, &found.xcrun) {
+        // xcrun finds the component's stub even where the component is absent, and wants an SDK to run it.
+        (Tool::Metal, Some(xcrun)) => Command::new(xcrun).args(["-sdk", "macosx", "metal", "--version"]),
+        (Tool::CoreMlCompiler, _) => found.command().arg("version"),
+        (Tool::CoreAiBuild | Tool::Xcrun | Tool::Metal | Tool::Swiftc | Tool::Python | Tool::Uv, _) => {
+            found.command().arg("--version")
+        }
+    }
+}
+
+fn ask(tool: Tool, command: &Command, interrupt: &Interrupt) -> Health {
+    let limits = Limits { timeout: Duration::from_secs(30) };
+    let broken = |reason: String| Health::Broken { reason: without_paths(&reason) };
+    match run(tool, command, limits, interrupt) {
+        // Some print their version on standard error.
+        Ok(ToolRun::Finished(run)) => match (run.end, run.stdout.first_line().or_else(|| run.stderr.first_line())) {
+            (End::Code(0), Some(version)) => Health::Ready { version: without_paths(&version) },
+            (_, said) => broken(said.unwrap_or_else(|| run.end.to_string())),
+        },
+        Ok(ToolRun::TimedOut { after, .. }) => broken(format!("it did not answer within {} s", after.as_secs())),
+        Ok(ToolRun::Interrupted) => broken("interrupted".to_string()),
+        Ok(ToolRun::NotInstalled(_)) => Health::Missing,
+        Err(error) => broken(error.to_string()),
+    }
+}
+
+/// Asks Python for the wheel's version, without importing it.
+fn serializer(python: &Found, interrupt: &Interrupt) -> Health {
+    const ASK: &str = "import importlib.metadata as m\n\
+                       try: print(m.version('coreai-core'))\n\
+                       except m.PackageNotFoundError: print('none')";
+    let (_, wanted) = COREAI_CORE;
+    // Isolated, so that a file in the current folder is not taken for a module.
+    match ask(python.tool, &python.command().args(["-I", "-c", ASK]), interrupt) {
+        Health::Ready { version } if version == "none" => Health::Missing,
+        Health::Ready { version } if version != wanted => Health::OtherVersion { version, wanted },
+        other @ (Health::Ready { .. } | Health::OtherVersion { .. } | Health::Broken { .. } | Health::Missing) => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn each_state() {
+        let dir = tempfile::tempdir().unwrap();
+        let tools = [
+            ("coreai-build", "echo; echo 'coreai-build 3600.79.1'"),
+            ("metal", "echo \"error: cannot execute tool 'metal' due to missing Metal Toolchain\" >&2; exit 1"),
+            ("coremlcompiler", "test \"$1\" = version && echo 3404.16.1"),
+            ("swiftc", "kill -ABRT $$"),
+            ("python3", "test \"$1\" = -I && echo 1.0.0b2 || echo Python 3.12.1 >&2"),
+        ];
+        for (name, text) in tools {
+            let path = dir.path().join(name);
+            fs_err::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+            fs_err::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let probes = probe(&Search::of_path(dir.path()), &Interrupt::never());
+        assert!(probes.iter().any(|p| p.how_to_install.contains(COREAI_CORE.1)));
+        let states: Vec<String> = probes.iter().map(|p| format!("{}: {:?}", p.name, p.health)).collect();
+        insta::assert_snapshot!(states.join("\n"), @r#"
+        coreai-build: Ready { version: "coreai-build 3600.79.1" }
+        metal: Broken { reason: "error: cannot execute tool 'metal' due to missing Metal Toolchain" }
+        xcrun: Missing
+        coremlcompiler: Ready { version: "3404.16.1" }
+        swiftc: Broken { reason: "signal 6 (SIGABRT)" }
+        python3: Ready { version: "Python 3.12.1" }
+        coreai-core: OtherVersion { version: "1.0.0b2", wanted: "1.0.0b3" }
+        uv: Missing
+        "#);
+    }
+}
