@@ -4,11 +4,14 @@ use super::failure::{Exit, Failure};
 use super::progress::Bar;
 use super::table::{Table, bytes, thousands};
 use super::{Common, Report};
+use crate::bundle::AiModelError;
 use crate::checkpoint::{LocateEnv, locate};
+use crate::emit::coreai::{Bridge, BridgeError, CoreAiError};
 use crate::emit::mil::MilError;
 use crate::models::gemma_audio::Bucket;
 use crate::passes::Precision;
-use crate::pipeline::{Converted, Destination, EncoderOptions, Origin, PipelineError, encoder};
+use crate::pipeline::{Bundle, Converted, Destination, EncoderOptions, Format, Origin, PipelineError, encoder};
+use crate::toolchain::Interrupt;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -41,6 +44,9 @@ pub struct Opts {
     /// Folder that takes the artefact and its record
     #[arg(long, value_name = "DIR", default_value = "out")]
     out: PathBuf,
+    /// Bundle formats [default: mlpackage, and aimodel where Apple's serializer is]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "FORMATS")]
+    format: Vec<FormatArg>,
     /// Replace another artefact of the same name
     #[arg(long)]
     force: bool,
@@ -53,6 +59,35 @@ pub struct Opts {
 enum PrecisionArg {
     Fp16,
     Fp32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum FormatArg {
+    Mlpackage,
+    Aimodel,
+}
+
+/// Why no `.aimodel` was written by default.
+const NO_SERIALIZER: &str = "Apple's serializer is not here";
+
+/// What to write, with what, and what is left out for want of a tool.
+fn formats(asked: &[FormatArg], interrupt: &Interrupt) -> (Vec<Format>, Option<Bridge>, Option<&'static str>) {
+    let bridge = Bridge::find(interrupt);
+    let mut formats: Vec<Format> = Vec::new();
+    for format in asked {
+        let format = match format {
+            FormatArg::Mlpackage => Format::Mlpackage,
+            FormatArg::Aimodel => Format::Aimodel,
+        };
+        if !formats.contains(&format) {
+            formats.push(format);
+        }
+    }
+    match (asked, &bridge) {
+        ([], Some(_)) => (vec![Format::Mlpackage, Format::Aimodel], bridge, None),
+        ([], None) => (vec![Format::Mlpackage], None, Some(NO_SERIALIZER)),
+        _ => (formats, bridge, None),
+    }
 }
 
 /// Runs the job and tells what it made.
@@ -70,7 +105,20 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
         PrecisionArg::Fp32 => Precision::Fp32,
     };
     let options = EncoderOptions { origin, config: opts.config, bucket, precision };
-    let to = Destination { folder: opts.out, name: options.name(), force: opts.force, dry_run: opts.dry_run };
+    // Only a tool needs to be told of Ctrl-C; without one it ends this process, as ever.
+    let tool = opts.format != [FormatArg::Mlpackage] && Bridge::find(&Interrupt::never()).is_some();
+    let interrupt = if tool { Interrupt::listen() } else { Ok(Interrupt::never()) };
+    let interrupt = interrupt.map_err(|e| Failure::new(Exit::Bug, &e))?;
+    let (formats, bridge, left_out) = formats(&opts.format, &interrupt);
+    let to = Destination {
+        folder: opts.out,
+        name: options.name(),
+        force: opts.force,
+        dry_run: opts.dry_run,
+        formats,
+        bridge,
+        left_out,
+    };
     let started = Instant::now();
     let bar = Bar::new(common);
     let converted = encoder(&options, &to, &bar).map_err(|e| failure(&e))?;
@@ -90,31 +138,59 @@ pub(super) fn failure(error: &PipelineError) -> Failure {
         PipelineError::Mil(MilError::Weight { .. }) => Exit::BadInput,
         PipelineError::Mil(MilError::Io { .. }) | PipelineError::Publish(_) => Exit::Usage,
         PipelineError::ReadBack(_) => Exit::CheckFailed,
+        PipelineError::AiModel(error) => aimodel(error),
         PipelineError::Invalid(_) => Exit::Unsupported,
         PipelineError::Mil(_) | PipelineError::Record(_) | PipelineError::Hashing => Exit::Bug,
     };
     Failure::new(exit, error)
 }
 
+fn aimodel(error: &AiModelError) -> Exit {
+    match error {
+        AiModelError::Write(CoreAiError::Weight { .. }) => Exit::BadInput,
+        AiModelError::Write(CoreAiError::WeightFile(_)) | AiModelError::Io { .. } => Exit::Usage,
+        AiModelError::Write(_) => Exit::Bug,
+        AiModelError::Bridge(BridgeError::Interrupted) => Exit::Interrupted,
+        AiModelError::Bridge(_) => Exit::Tool,
+        AiModelError::Tree(_)
+        | AiModelError::Functions { .. }
+        | AiModelError::Features { .. }
+        | AiModelError::Wiring { .. }
+        | AiModelError::Hash
+        | AiModelError::Path { .. } => Exit::CheckFailed,
+    }
+}
+
 fn report(converted: &Converted, seconds: f64) -> Report {
-    let Converted { path, outcome, graph, record } = converted;
+    let Converted { graph, bundles } = converted;
     let mut table = Table::default();
-    table.row("artefact", path.display()).row("outcome", outcome);
+    for Bundle { artefact, outcome, .. } in bundles {
+        table.row("artefact", artefact.display()).row("outcome", outcome);
+    }
     let (ops, constants) = (thousands(graph.census.total() as u64), thousands(graph.census.constants as u64));
     table.row("graph", format!("{ops} ops, {constants} constants, rank at most {}", graph.census.max_rank));
     let weights = &graph.weights;
     table.row("weights", format!("{} parameters, {}", thousands(weights.parameters), bytes(weights.total_bytes)));
-    if let Some(record) = record {
+    let records = || bundles.iter().filter_map(|b| b.record.as_ref());
+    for record in records() {
         let size: u64 = record.artefact.files.iter().map(|f| f.size).sum();
         table.row("size", bytes(size)).row("digest root", record.artefact.digest_root);
         for check in &record.checks {
             table.row(check.name, "passed");
         }
-        for not_run in &record.not_run {
-            table.row(not_run.name, format!("not run ({})", not_run.reason));
-        }
+    }
+    for not_run in records().next().into_iter().flat_map(|r| &r.not_run) {
+        table.row(not_run.name, format!("not run ({})", not_run.reason));
     }
     table.row("seconds", format!("{seconds:.1}"));
-    let json = json!({ "artefact": path, "outcome": outcome, "seconds": seconds, "graph": graph, "record": record });
+    let first = bundles.first();
+    let json = json!({
+        "artefact": first.map(|b| &b.artefact),
+        "outcome": first.map(|b| b.outcome),
+        "seconds": seconds,
+        "graph": graph,
+        "record": first.map(|b| &b.record),
+        "bundles": bundles,
+    });
     Report { text: table.render(), json }
 }

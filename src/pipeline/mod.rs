@@ -14,7 +14,7 @@ pub use compile::{CompileError, CompileOptions, Compiled, CoreAiTarget, compile}
 pub use encoder::{EncoderOptions, encoder};
 pub use inspect::{BlockerView, FunctionView, InspectError, Inspection, WeightView, inspect};
 pub use origin::Origin;
-pub use package::{Converted, Destination, GraphFigures, PipelineError};
+pub use package::{Bundle, Converted, Destination, Format, GraphFigures, PipelineError};
 pub use run::{Ran, RunError, RunOptions, run};
 
 /// Told how far a job is; the command line draws it.

@@ -62,7 +62,7 @@ pub struct Artefact {
 }
 
 /// Where the weights came from.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct SourceRecord {
     /// `checkpoint`, `synthetic`, or `bundle` for what was compiled from one.
     pub kind: &'static str,
@@ -75,7 +75,7 @@ pub struct SourceRecord {
 }
 
 /// A file the artefact was made from.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct SourceFile {
     /// File name, without its folder.
     pub name: String,

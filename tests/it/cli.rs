@@ -12,7 +12,7 @@ pub fn fixture(name: &str) -> PathBuf {
 pub fn command(folder: &Path) -> Command {
     let mut command = Command::cargo_bin("eg2-convert").unwrap();
     command.current_dir(folder);
-    for variable in ["EG2_CHECKPOINT", "HF_HOME", "HF_HUB_CACHE"] {
+    for variable in ["EG2_CHECKPOINT", "EG2_COREAI_PYTHON", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME"] {
         command.env_remove(variable);
     }
     command.env("HOME", folder);

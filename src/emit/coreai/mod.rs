@@ -1,15 +1,17 @@
-//! Core AI: [`write`] makes dialect text and a weight file of checked graphs; Apple's serializer, driven through a small script,
+//! Core AI: [`write`] makes dialect text and a weight file of checked graphs; Apple's serializer, driven by [`Bridge`],
 //! makes an `.aimodel` of them, reads one back, and runs it.
 //!
 //! The parser lets wrong result shapes, missing names and missing weights pass and computes garbage, or crashes. So
 //! every type in the text is ours, and what the reader finds is compared with it line by line.
 
+mod bridge;
 mod legalize;
 #[cfg(test)]
 mod tests;
 mod text;
 mod weights;
 
+pub use bridge::{Bridge, BridgeError, Metadata, PYTHON_VARIABLE, RawTensor, ReadFunction};
 pub use weights::Blob;
 
 use crate::digest::Digest;
@@ -152,6 +154,11 @@ fn function_names(functions: &[Checked<'_>]) -> Result<Vec<String>, CoreAiError>
             Ok(several.iter().map(|f| f.graph().name().to_owned()).collect())
         }
     }
+}
+
+/// Name and type of each feature, as the serializer tells them.
+pub fn types(features: &[(String, Fact)]) -> Vec<(String, String)> {
+    features.iter().map(|(name, fact)| (name.clone(), text::type_of(fact).unwrap_or_default())).collect()
 }
 
 /// Whether a name needs no quotes anywhere.

@@ -273,7 +273,7 @@ fn form(kind: &str) -> Form {
 
 /// The dialect's name of a dtype. 64-bit types are left out: the CPU runtime takes them, and nothing says who else.
 /// So is bf16, which no graph of ours computes in.
-pub(super) fn element(dtype: DType) -> Option<&'static str> {
+fn element(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::F32 => "f32",
         DType::F16 => "f16",
@@ -286,6 +286,11 @@ pub(super) fn element(dtype: DType) -> Option<&'static str> {
         DType::Bool => "i1",
         DType::F64 | DType::BF16 | DType::I64 | DType::U64 => return None,
     })
+}
+
+/// The dialect's type of a value, where it has one.
+pub(super) fn type_of(fact: &Fact) -> Option<String> {
+    element(fact.dtype).map(|element| tensor(element, fact))
 }
 
 fn tensor(element: &str, fact: &Fact) -> String {
