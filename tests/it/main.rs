@@ -5,6 +5,7 @@
 mod bad_checkpoints;
 mod cli;
 mod compile;
+mod coreai;
 mod coreml;
 mod encoder;
 mod graphs;
