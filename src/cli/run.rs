@@ -3,8 +3,10 @@
 use super::failure::{Exit, Failure};
 use super::table::Table;
 use super::{Common, Report};
+use crate::emit::coreai::BridgeError;
 use crate::eval::{EvalError, HostTensor, Options, Values};
-use crate::pipeline::{Ran, RunError, RunOptions, run as run_artefact};
+use crate::pipeline::{Ran, RunError, RunOptions, run as run_artefact, run_aimodel};
+use crate::toolchain::Interrupt;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -14,7 +16,7 @@ use std::time::Instant;
 #[command(after_help = "Example:\n  eg2-convert run out/eg2_encoder_fp16_T3000.mlpackage --inputs clip.safetensors \
                         --outputs tokens.safetensors")]
 pub struct Opts {
-    /// The .mlpackage
+    /// The .mlpackage, which is evaluated here, or the .aimodel, which runs on Apple's CPU runtime
     artefact: PathBuf,
     /// Safetensors file with a tensor for each input, by name; other tensors are left alone
     #[arg(long, value_name = "FILE")]
@@ -47,7 +49,13 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
         evaluate,
     };
     let started = Instant::now();
-    let ran = run_artefact(&options).map_err(|e| failure(&e))?;
+    let ran = if options.artefact.extension().is_some_and(|e| e == "aimodel") {
+        let interrupt = Interrupt::listen().map_err(|e| Failure::new(Exit::Bug, &e))?;
+        run_aimodel(&options, &interrupt)
+    } else {
+        run_artefact(&options)
+    };
+    let ran = ran.map_err(|e| failure(&e))?;
     let seconds = started.elapsed().as_secs_f64();
     if !common.quiet {
         for cast in &ran.report.casts {
@@ -66,7 +74,12 @@ fn failure(error: &RunError) -> Failure {
         | RunError::Inputs(_)
         | RunError::Input { .. }
         | RunError::Host { .. }
+        | RunError::Function { .. }
+        | RunError::Shape { .. }
         | RunError::Invalid { .. } => Exit::BadInput,
+        RunError::Bridge(BridgeError::Interrupted) => Exit::Interrupted,
+        RunError::Bridge(_) => Exit::Tool,
+        RunError::Exchange(_) => Exit::Usage,
         RunError::Eval(e) => match e {
             EvalError::Missing { .. }
             | EvalError::Unknown { .. }

@@ -15,7 +15,7 @@ pub use encoder::{EncoderOptions, encoder};
 pub use inspect::{BlockerView, FunctionView, InspectError, Inspection, WeightView, inspect};
 pub use origin::Origin;
 pub use package::{Bundle, Converted, Destination, Format, GraphFigures, PipelineError};
-pub use run::{Ran, RunError, RunOptions, run};
+pub use run::{Ran, RunError, RunOptions, run, run_aimodel};
 
 /// Told how far a job is; the command line draws it.
 pub trait Progress: Sync {

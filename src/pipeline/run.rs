@@ -1,10 +1,12 @@
 //! Runs one function of an artefact on tensors of a file.
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Named, write_safetensors};
+use crate::emit::coreai::{Bridge, BridgeError, RawTensor};
 use crate::emit::mil::read::{Package, ReadError};
-use crate::eval::{EvalError, Evaluator, HostError, HostTensor, Options, Report};
+use crate::eval::{EvalError, Evaluator, HostError, HostTensor, InputCast, Options, Report};
 use crate::ir::{Graph, Op};
-use crate::tensor::{Fact, SourceError, WeightSource};
+use crate::tensor::{DType, Fact, SourceError, WeightSource};
+use crate::toolchain::Interrupt;
 use crate::validate::{self, Violation};
 use std::collections::BTreeMap;
 use std::io;
@@ -26,6 +28,14 @@ pub enum RunError {
     Host { name: String, path: PathBuf, source: HostError },
     #[error(transparent)]
     Eval(#[from] EvalError),
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
+    #[error("{} has no function {name}; it has {found:?}", path.display())]
+    Function { path: PathBuf, name: String, found: Vec<String> },
+    #[error("input {name} is {found}, {} takes {wanted}", path.display())]
+    Shape { name: String, path: PathBuf, found: String, wanted: String },
+    #[error("a tensor could not be handed to Apple's runtime or taken from it")]
+    Exchange(#[source] io::Error),
     #[error("the outputs could not be written to {}", path.display())]
     Outputs { path: PathBuf, source: io::Error },
 }
@@ -68,6 +78,66 @@ pub fn run(options: &RunOptions) -> Result<Ran, RunError> {
     write_outputs(&outputs, &options.outputs)
         .map_err(|source| RunError::Outputs { path: options.outputs.clone(), source })?;
     Ok(Ran { outputs, report })
+}
+
+/// Runs an `.aimodel` on Apple's CPU runtime and writes its outputs.
+///
+/// # Errors
+/// The serializer is not here or dies, an input does not fit, or the outputs cannot be written.
+pub fn run_aimodel(options: &RunOptions, interrupt: &Interrupt) -> Result<Ran, RunError> {
+    let bridge = Bridge::find(interrupt).ok_or(BridgeError::NotInstalled)?;
+    let scratch = tempfile::tempdir().map_err(RunError::Exchange)?;
+    let path = || options.artefact.clone();
+    let functions = bridge.read(&options.artefact, scratch.path())?;
+    let function = functions.iter().find(|f| f.name == options.function).ok_or_else(|| RunError::Function {
+        path: path(),
+        name: options.function.clone(),
+        found: functions.iter().map(|f| f.name.clone()).collect(),
+    })?;
+    let file = Checkpoint::open_file(&options.inputs)?;
+    let (mut raw, mut report) = (BTreeMap::new(), Report::default());
+    for (at, (name, wanted)) in function.inputs.iter().enumerate() {
+        let stored =
+            file.fact(name).ok_or_else(|| SourceError::Missing { tensor: name.clone(), place: file.place(name) });
+        let at_input = |source| RunError::Input { name: name.clone(), path: options.inputs.clone(), source };
+        let stored = stored.map_err(at_input)?;
+        let mut bytes = vec![0u8; stored.bytes()];
+        file.read(name, 0, &mut bytes).map_err(at_input)?;
+        let host = |source| RunError::Host { name: name.clone(), path: options.inputs.clone(), source };
+        let tensor = HostTensor::from_bytes(stored.clone(), &bytes).map_err(host)?;
+        let declared = [(DType::F32, "f32"), (DType::F16, "f16"), (DType::I32, "si32")]
+            .map(|(dtype, element)| (Fact { dtype, shape: stored.shape.clone() }, element))
+            .into_iter()
+            .find(|(fact, element)| *wanted == type_text(fact, element));
+        let Some((fact, _)) = declared else {
+            let (found, wanted) = (stored.to_string(), wanted.clone());
+            return Err(RunError::Shape { name: name.clone(), path: path(), found, wanted });
+        };
+        if stored.dtype != fact.dtype {
+            report.casts.push(InputCast { input: name.clone(), from: stored.dtype, to: fact.dtype });
+        }
+        let (bytes, dtype) = HostTensor::new(fact, tensor.values().clone()).map_err(host)?.to_bytes();
+        let file = scratch.path().join(format!("input{at}"));
+        fs_err::write(&file, bytes).map_err(RunError::Exchange)?;
+        let shape = stored.shape.dims().to_vec();
+        raw.insert(name.clone(), RawTensor { file, dtype: dtype.name().into(), shape });
+    }
+    let mut outputs = BTreeMap::new();
+    for (name, raw) in bridge.run(&options.artefact, &options.function, &raw, scratch.path())? {
+        let bytes = fs_err::read(&raw.file).map_err(RunError::Exchange)?;
+        let dtype = DType::ALL.into_iter().find(|d| d.name() == raw.dtype).unwrap_or(DType::F32);
+        let host = |source| RunError::Host { name: name.clone(), path: path(), source };
+        let tensor = HostTensor::from_bytes(Fact::new(dtype, raw.shape), &bytes).map_err(host)?;
+        outputs.insert(name, tensor);
+    }
+    write_outputs(&outputs, &options.outputs)
+        .map_err(|source| RunError::Outputs { path: options.outputs.clone(), source })?;
+    Ok(Ran { outputs, report })
+}
+
+fn type_text(fact: &Fact, element: &str) -> String {
+    let dims: String = fact.shape.dims().iter().map(|d| format!("{d}x")).collect();
+    format!("tensor<{dims}{element}>")
 }
 
 /// The tensors of `path` that the graph has an input for.
