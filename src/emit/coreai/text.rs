@@ -111,7 +111,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
         match &node.op {
             Op::Input(_) => Ok(()),
             Op::Const(id) => {
-                let slot = self.weight(node, self.graph.weight(*id))?;
+                let slot = self.weight(node, self.graph.weight(*id), &node.fact)?;
                 self.values.insert(value, slot);
                 Ok(())
             }
@@ -136,6 +136,10 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
         let steps = legalize(&node.op, &args, &node.fact).map_err(|reason| self.unsupported(node, reason))?;
         let mut results: Vec<Slot> = Vec::new();
         for step in steps {
+            if let Some(slot) = self.reshaped(node, &step)? {
+                results.push(slot);
+                continue;
+            }
             let mut operands = Vec::new();
             for operand in &step.inputs {
                 let slot = match operand {
@@ -150,6 +154,18 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
         let last = results.pop().ok_or_else(|| self.unsupported(node, "nothing computes it"))?;
         self.values.insert(value, last);
         Ok(())
+    }
+
+    /// A reshaped constant is written as a constant of the new shape: the serializer would fold the two, and give the
+    /// result a name made of random letters.
+    fn reshaped(&mut self, node: &Node, step: &Step) -> Result<Option<Slot>, CoreAiError> {
+        match (step.kind, step.inputs.first()) {
+            ("reshape", Some(Operand::Value(value))) => match self.graph.constant(*value) {
+                Some(weight) => self.weight(node, weight, &step.fact).map(Some),
+                None => Ok(None),
+            },
+            _ => Ok(None),
+        }
     }
 
     fn step(&mut self, node: &Node, step: &Step, operands: &[Slot]) -> Result<Slot, CoreAiError> {
@@ -194,8 +210,8 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
         Ok(slot)
     }
 
-    fn weight(&mut self, node: &Node, weight: &Weight) -> Result<Slot, CoreAiError> {
-        let fact = weight.fact();
+    /// `fact` is the weight's, or has another shape of as many elements.
+    fn weight(&mut self, node: &Node, weight: &Weight, fact: &Fact) -> Result<Slot, CoreAiError> {
         let r#type = self.r#type(node, fact)?;
         let failed = |source| CoreAiError::Weight {
             function: self.name.into(),
