@@ -17,6 +17,7 @@ mod matrix;
 mod metrics;
 mod plan;
 mod pool;
+mod quantized;
 mod reduce;
 mod rows;
 mod run;

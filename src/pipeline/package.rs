@@ -82,6 +82,8 @@ pub struct Converted {
     pub path: PathBuf,
     /// `published`, `unchanged` or `dry run`.
     pub outcome: &'static str,
+    /// Why it forms no region of the Neural Engine, where that is known of its precision.
+    pub no_region: Option<&'static str>,
     /// Its functions, the default one first.
     pub functions: Vec<FunctionReport>,
     /// The record; none for a dry run.
@@ -242,6 +244,9 @@ impl Ready {
         let mut stages = Map::new();
         stages.insert("functions".into(), serde_json::to_value(&self.reports)?);
         stages.insert("mil".into(), serde_json::to_value(mil)?);
+        if let Some(reason) = self.plan.precision.no_region() {
+            stages.insert("neural_engine".into(), json!({ "expected_regions": 0, "reason": reason }));
+        }
         Ok(Record {
             record_version: RECORD_VERSION,
             tool: Tool::this(),
@@ -267,7 +272,8 @@ impl Ready {
     }
 
     fn converted(self, outcome: &'static str, record: Option<Record>) -> Converted {
-        Converted { path: self.path, outcome, functions: self.reports, record }
+        let no_region = self.plan.precision.no_region();
+        Converted { path: self.path, outcome, no_region, functions: self.reports, record }
     }
 }
 
