@@ -39,14 +39,3 @@ pub(super) fn compressed(graph: &Graph, node: &Node) -> Option<Compressed> {
         _ => None,
     }
 }
-
-/// For each node, whether it is a constant that compressed nodes read, and nothing else does.
-pub(super) fn only_stored(graph: &Graph) -> Vec<bool> {
-    let mut readers = vec![0; graph.nodes().len()];
-    for (_, node) in graph.nodes() {
-        if compressed(graph, node).is_some() {
-            node.args.iter().for_each(|x| readers[x.index()] += 1);
-        }
-    }
-    readers.into_iter().zip(graph.uses()).map(|(compressed, all)| compressed > 0 && compressed == all).collect()
-}

@@ -2,7 +2,7 @@
 
 use super::blob::{BlobWriter, Stored};
 use super::codes::codes;
-use super::compressed::{Compressed, compressed, only_stored};
+use super::compressed::{Compressed, compressed};
 use super::legalize::{Call, Operand, Param, legalize};
 use super::names::{Names, is_legal};
 use super::schema::{Block, FeatureDescription, Function, NamedValueType, Operation, Value};
@@ -46,7 +46,7 @@ pub(super) fn write_function<W: Write + Seek>(
         params: BTreeMap::new(),
         operations: Vec::new(),
         digests: BTreeMap::new(),
-        stored: only_stored(graph),
+        stored: graph.read_only_by(|node| compressed(graph, node).is_some()),
     };
     let features = writer.features(description)?;
     for (value, node) in graph.nodes() {
