@@ -141,8 +141,11 @@ impl<'a> Materializer<'a> {
         let mut held = match (weight.source(), whole) {
             (Source::Tensor(_), 0) => None,
             (Source::Tensor(name), _) => Some(self.whole(name, &weight.edits()[..whole], &mut fact)?),
-            (Source::Literal(values), _) => Some(values.iter().map(|v| *v as f32).collect()),
-            (Source::Table(table), _) => Some(tabulate(table)),
+            (Source::Literal(values), _) => {
+                let values = values.iter().map(|v| *v as f32).collect();
+                Some(self.edited(values, &weight.edits()[..whole], &mut fact)?)
+            }
+            (Source::Table(table), _) => Some(self.edited(tabulate(table), &weight.edits()[..whole], &mut fact)?),
         };
         let total = fact.shape.elements();
         let mut steps = Vec::new();
@@ -199,6 +202,15 @@ impl<'a> Materializer<'a> {
                     self.projected = Some((name.into(), edit.clone(), values.clone()));
                 }
             }
+            fact.shape = shape_after(edit, fact);
+        }
+        Ok(values)
+    }
+
+    /// Values with edits that need all of them at once.
+    fn edited(&self, mut values: Vec<f32>, edits: &[Edit], fact: &mut Fact) -> Result<Vec<f32>, SourceError> {
+        for edit in edits {
+            values = self.edit_whole(edit, fact, values)?;
             fact.shape = shape_after(edit, fact);
         }
         Ok(values)
@@ -462,6 +474,17 @@ mod tests {
         let weight = weight(&memory, "w").edit(Edit::Transpose(vec![2, 0, 1])).unwrap();
         let values = Materializer::new(&memory).read_f32(&weight).unwrap();
         assert_eq!(values[..7], [0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 1.0]);
+    }
+
+    #[test]
+    fn numbers_of_the_graph_take_every_edit() {
+        let values = |weight: Weight| Materializer::new(&memory_of(&[])).read_f32(&weight).unwrap();
+        let repeated = Weight::scalar(1.5).edit(Edit::Scale(2.0)).and_then(|w| w.edit(Edit::Repeat(3))).unwrap();
+        assert_eq!(values(repeated), [3.0; 3]);
+        let pair = Weight::literal(vec![1.0, 2.0, 3.0, 4.0], Fact::new(DType::F32, [2, 2])).unwrap();
+        assert_eq!(values(pair.edit(Edit::Transpose(vec![1, 0])).unwrap()), [1.0, 3.0, 2.0, 4.0]);
+        let band = Weight::table(Table::CausalBand { tokens: 2, keys: 2, value: -1.0 }).unwrap();
+        assert_eq!(values(band.edit(Edit::Transpose(vec![0, 1, 3, 2])).unwrap()), [0.0, 0.0, -1.0, 0.0]);
     }
 
     #[test]
