@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn levels_and_scales_belong_together_wherever_a_block_is_cut() {
         let (rows, k, block) = (3, BLOCK + 8, 12);
-        assert!(k % block == 0 && BLOCK % block != 0);
+        assert!(k.is_multiple_of(block) && !BLOCK.is_multiple_of(block));
         let values: Vec<f32> = (0..rows * k).map(|i| (i % 1013) as f32 - 500.0 + (i / 4000) as f32).collect();
         let memory = memory_of(&[("w", &[rows, k], values.clone()), ("s", &[1], vec![0.3])]);
         let scaled = || {
