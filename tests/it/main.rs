@@ -14,5 +14,6 @@ mod encoder;
 mod graphs;
 mod headroom;
 mod layering;
+mod precision;
 mod python;
 mod regions;
