@@ -14,7 +14,7 @@ mod publish;
 mod stored;
 mod tree;
 
-pub use aimodel::{AiModel, AiModelError};
+pub use aimodel::{AiModel, AiModelError, AiModelReadBack, AiModelReadBackError, read_back_aimodel};
 pub use format::Format;
 pub use main_hash::HashCheck;
 pub use mlpackage::{ReadBack, ReadBackError, read_back};
