@@ -54,9 +54,6 @@ def write(request):
         out.mkdir(exist_ok=True)
         asset = _AIModelAsset._create(path=str(out), metadata=described(request["metadata"]))
         AIProgram._from_mlir_module(module)._save_bytecode(asset._program_bytecode_path)
-    with open(asset._program_bytecode_path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").digest()
-    asset._program_hash_path.write_bytes(digest)
 
     def stamp(metadata):
         metadata.creation_date = None
@@ -130,70 +127,17 @@ def described(wanted):
 
 
 def read(request):
-    """Every function of a bundle, operation by operation, with a digest of each constant's values."""
+    """Every function of a bundle, operation by operation. Loading maps the file, so that its weights cost nothing."""
     from coreai._compiler import ir
     from coreai.authoring import AIModelAsset
     from coreai.authoring.context import Context
 
     with Context()._mlir_context, ir.Location.unknown():
         module = AIModelAsset.load(request["path"]).program._module._mlir_module
-        resources = Resources()
-        module.operation.print(file=resources)
-        return {"functions": [function(ir, graph, resources.digests) for graph in module.body.operations]}
+        return {"functions": [function(ir, graph) for graph in module.body.operations]}
 
 
-class Resources:
-    """Takes the printed module and keeps a digest of each resource; printing is the only way to their bytes."""
-
-    def __init__(self):
-        self.digests = {}
-        self.before, self.inside, self.begun = "", False, False
-        self.hash, self.hex = None, ""
-
-    def write(self, text):
-        if not self.begun:
-            self.before += text
-            at = self.before.find("dialect_resources: {")
-            if at < 0:
-                self.before = self.before[-64:]
-                return
-            self.begun, text, self.before = True, self.before[at:], ""
-        for at, part in enumerate(text.split('"')):
-            if at:
-                self.quote()
-            if self.inside:
-                self.value(part)
-            else:
-                self.before = (self.before + part)[-256:]
-
-    def quote(self):
-        if not self.inside:
-            self.name = self.before.rstrip().rstrip(":").split()[-1] if self.before.strip() else ""
-        elif self.hash is not None:
-            self.digests[self.name] = self.hash.hexdigest()
-        elif self.hex:
-            # A name that needs quotes; its value is a string of its own.
-            self.before = self.hex.replace(" ", "") + ":"
-            self.inside, self.hash, self.hex = False, None, ""
-            return
-        self.inside, self.hash, self.hex = not self.inside, None, ""
-
-    def value(self, part):
-        self.hex += part
-        if self.hash is None:
-            if len(self.hex) < 10 or not self.hex.startswith("0x"):
-                return
-            # Four bytes of alignment come first.
-            self.hash, self.hex = hashlib.sha256(), self.hex[10:]
-        whole = len(self.hex) // 2 * 2
-        self.hash.update(bytes.fromhex(self.hex[:whole]))
-        self.hex = self.hex[whole:]
-
-    def flush(self):
-        pass
-
-
-def function(ir, graph, resources):
+def function(ir, graph):
     block = graph.regions[0].blocks[0]
     numbers = {argument: at for at, argument in enumerate(block.arguments)}
     lines = []
@@ -202,7 +146,7 @@ def function(ir, graph, resources):
             "kind": op.name,
             "operands": [numbers[operand] for operand in op.operands],
             "results": [str(result.type) for result in op.results],
-            "value": digest(ir, op.attributes["value"], resources) if op.name == "coreai.constant" else None,
+            "value": value(ir, op.attributes["value"]) if op.name == "coreai.constant" else None,
         })
         for result in op.results:
             numbers[result] = len(numbers)
@@ -218,12 +162,16 @@ def named(ir, graph, attribute, values):
     return [[name(entry), str(value.type)] for entry, value in zip(known, values)]
 
 
-def digest(ir, attribute, resources):
+def value(ir, attribute):
+    """The name of a constant's values where they stand apart, otherwise their digest."""
+    if ir.DenseResourceElementsAttr.isinstance(attribute):
+        return {"stored": resource(attribute)}
+    return {"inline": digest(ir, ir.DenseElementsAttr(attribute))}
+
+
+def digest(ir, values):
     import numpy as np
 
-    if ir.DenseResourceElementsAttr.isinstance(attribute):
-        return resources.get(resource(attribute))
-    values = ir.DenseElementsAttr(attribute)
     kind = values.type
     if values.is_splat:
         one = np.array(ir.DenseElementsAttr.get_splat(ir.RankedTensorType.get([1], kind.element_type), values.get_splat_value()))

@@ -21,6 +21,9 @@ pub struct Blob {
     pub offset: u64,
     /// Bytes.
     pub bytes: u64,
+    /// SHA-256 of them.
+    #[serde(skip)]
+    pub sha256: Digest,
 }
 
 /// Appends blobs.
@@ -75,7 +78,7 @@ impl<W: Write + Seek> Pending<'_, W> {
         }
         let index = file.blobs.len();
         let (placeholder, name) = (format!("p{index}"), format!("w{index}"));
-        file.blobs.push(Blob { placeholder: placeholder.clone(), name, offset: file.end, bytes });
+        file.blobs.push(Blob { placeholder: placeholder.clone(), name, offset: file.end, bytes, sha256: digest });
         file.known.insert(digest, index);
         let padding = (file.end + bytes).next_multiple_of(ALIGN) - file.end - bytes;
         file.out.write_all(&[0; ALIGN as usize][..padding as usize])?;
