@@ -225,6 +225,25 @@ impl Weight {
         &self.fact
     }
 
+    /// The tensor whose stored bytes are the weight's own bytes, where no edit changes any.
+    pub fn verbatim(&self) -> Option<&str> {
+        let changes = |edit: &Edit| match edit {
+            Edit::Reshape(_) => false,
+            Edit::Cast(dtype) => *dtype != self.start.dtype,
+            Edit::Scale(_)
+            | Edit::ScaleRowsSoftplus { .. }
+            | Edit::Repeat(_)
+            | Edit::ProjectSinusoid { .. }
+            | Edit::Row(_)
+            | Edit::Transpose(_)
+            | Edit::Saturate(_) => true,
+        };
+        match &self.source {
+            Source::Tensor(name) => Some(name.as_str()).filter(|_| !self.edits.iter().any(changes)),
+            Source::Literal(_) | Source::Table(_) => None,
+        }
+    }
+
     /// The tensor's name, or what else the values are, for messages.
     pub fn origin(&self) -> &str {
         match &self.source {

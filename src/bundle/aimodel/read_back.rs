@@ -7,6 +7,7 @@ use crate::bundle::{Tree, TreeError, path_like};
 use crate::digest::Digest;
 use crate::emit::coreai::{self, Bridge, BridgeError, FunctionFacts, Line, Program, ReadFunction, ReadLine, ReadValue};
 use crate::files;
+use blake3::Hash;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
@@ -58,23 +59,21 @@ pub enum AiModelReadBackError {
 const HASH: &str = "main.hash";
 
 /// Reads the bundle in `dir` back, and gives it its `main.hash`. Apple's reader tells functions, features and all that
-/// each output is computed from; meanwhile the weights are compared with the file `weights` they were made of, byte by
-/// byte. All must be what `program` says. `scratch` is a folder for what is handed over.
+/// each output is computed from; meanwhile the weights in the file are hashed. All must be what `program` says. `scratch` is a folder for what is handed over.
 ///
 /// # Errors
 /// The first difference found.
 pub fn read_back_aimodel(
     dir: &Path,
     program: &Program,
-    weights: &Path,
     bridge: &Bridge,
     scratch: &Path,
 ) -> Result<AiModelReadBack, AiModelReadBackError> {
     let file = dir.join(PROGRAM);
     let bytecode = Bytecode::open(&file)?;
-    let blobs = program.blobs.iter().map(|b| (b.name.as_str(), b.offset..b.offset + b.bytes)).collect();
+    let blobs = program.blobs.iter().map(|blob| (blob.name.as_str(), (blob.bytes, blob.hash))).collect();
     let (stored, read) = std::thread::scope(|scope| {
-        let stored = scope.spawn(|| check_stored(&file, &bytecode, weights, &blobs));
+        let stored = scope.spawn(|| check_stored(&file, &bytecode, &blobs));
         let read = bridge.read(dir, scratch);
         (stored.join(), read)
     });
@@ -122,7 +121,7 @@ fn same(program: &Program, read: &[ReadFunction]) -> Result<(), AiModelReadBackE
     if found != written {
         return Err(AiModelReadBackError::Functions { found, written });
     }
-    let stored = program.blobs.iter().map(|blob| (blob.name.as_str(), blob.sha256)).collect();
+    let stored = program.blobs.iter().map(|blob| (blob.name.as_str(), blob.hash)).collect();
     for (written, found) in program.functions.iter().zip(read) {
         same_function(written, found, &stored)?;
     }
@@ -132,7 +131,7 @@ fn same(program: &Program, read: &[ReadFunction]) -> Result<(), AiModelReadBackE
 fn same_function(
     written: &FunctionFacts,
     found: &ReadFunction,
-    stored: &BTreeMap<&str, Digest>,
+    stored: &BTreeMap<&str, Hash>,
 ) -> Result<(), AiModelReadBackError> {
     let shown = |list: &[(String, String)]| list.iter().map(|(n, t)| format!("{n} {t}")).collect::<Vec<_>>();
     let sides = [("inputs", &written.inputs, &found.inputs), ("outputs", &written.outputs, &found.outputs)];
@@ -148,7 +147,7 @@ fn same_function(
         }
     }
     let inputs = shown(&found.inputs);
-    let lines: Vec<Line> = found.lines.iter().map(|line| with_digest(line, stored)).collect();
+    let lines: Vec<Line> = found.lines.iter().map(|line| with_hash(line, stored)).collect();
     let (found, ours) = (signatures(&inputs, &lines), signatures(&inputs, &written.lines));
     let mut outputs = written.outputs.iter().zip(ours).enumerate();
     match outputs.find(|(at, (_, ours))| found.get(*at) != Some(ours)) {
@@ -159,19 +158,26 @@ fn same_function(
     }
 }
 
-/// The operation with the digest of its values, which were compared under their name.
-fn with_digest(line: &ReadLine, stored: &BTreeMap<&str, Digest>) -> Line {
+/// The operation with the hash of its values; stored ones are compared under their name.
+fn with_hash(line: &ReadLine, stored: &BTreeMap<&str, Hash>) -> Line {
     let value = line.value.as_ref().and_then(|value| match value {
-        ReadValue::Inline(digest) => Some(*digest),
+        ReadValue::Inline(digits) => bytes_of(digits).map(|bytes| blake3::hash(&bytes)),
         ReadValue::Stored(name) => stored.get(name.as_str()).copied(),
     });
     Line { kind: line.kind.clone(), operands: line.operands.clone(), results: line.results.clone(), value }
 }
 
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let digit = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    let byte = |[high, low]: &[u8; 2]| Some(digit(*high)? << 4 | digit(*low)?);
+    pairs.iter().map(byte).collect::<Option<_>>().filter(|_| rest.is_empty())
+}
+
 /// For each output, a digest of all it is computed from. The serializer writes a reshaped constant as a constant of
 /// the new shape, so the two count as the same.
 fn signatures(inputs: &[String], lines: &[Line]) -> Vec<Digest> {
-    let mut known: Vec<(Digest, Option<Digest>)> =
+    let mut known: Vec<(Digest, Option<Hash>)> =
         inputs.iter().map(|input| (Digest::of(input.as_bytes()), None)).collect();
     for line in lines {
         let operands: Vec<_> = line.operands.iter().filter_map(|at| known.get(*at).copied()).collect();
@@ -195,7 +201,7 @@ mod tests {
 
     fn line(kind: &str, operands: &[usize], value: Option<&[u8]>) -> Line {
         let results = if kind == "output" { Vec::new() } else { vec!["tensor<2xf32>".into()] };
-        Line { kind: kind.into(), operands: operands.into(), results, value: value.map(Digest::of) }
+        Line { kind: kind.into(), operands: operands.into(), results, value: value.map(blake3::hash) }
     }
 
     #[test]

@@ -82,6 +82,11 @@ impl Bytecode {
             Stop::At(offset, fault) => BytecodeError::Malformed { path: path.display().to_string(), offset, fault },
         })
     }
+
+    /// Resources that are bytes: weights.
+    pub fn blobs(&self) -> impl Iterator<Item = &Resource> {
+        self.resources.iter().filter(|resource| resource.kind == ResourceKind::Blob)
+    }
 }
 
 fn take_apart(source: &(impl ReadAt + ?Sized)) -> cursor::Result<Bytecode> {

@@ -3,12 +3,15 @@
 An answer is always written, errors included; where there is none, the serializer crashed. Nothing here knows a model.
 """
 import asyncio
-import hashlib
 import json
 import mmap
 import sys
 from importlib import metadata as packages
 from pathlib import Path
+
+
+# Most bytes of a constant that are told one by one.
+INLINE_MAX = 1 << 16
 
 
 class Refused(Exception):
@@ -28,11 +31,11 @@ def check_versions(want):
         raise Refused("version", f"coreai-core is {have}, expected {want}")
 
 
-def mapped(path, size):
-    if size == 0:
-        return b""
+def mapped(path):
+    if Path(path).stat().st_size == 0:
+        return memoryview(b"")
     with open(path, "rb") as file:
-        return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def write(request):
@@ -42,11 +45,17 @@ def write(request):
     from coreai.runtime import _AIModelAsset
 
     blobs = {blob["placeholder"]: blob for blob in request["blobs"]}
-    buffer = memoryview(mapped(request["weights"], request["weight_bytes"]))
+    places = {blob["file"] or request["weights"] for blob in request["blobs"]}
+    buffers = {place: mapped(place) for place in places}
+    for blob in request["blobs"]:
+        values = buffers[blob["file"] or request["weights"]][blob["offset"] : blob["offset"] + blob["bytes"]]
+        if len(values) != blob["bytes"]:
+            raise Refused("weights", f"{blob['name']} is cut short")
+        blob["values"] = values
     with Context()._mlir_context, ir.Location.unknown():
         try:
             module = ir.Module.parse(Path(request["text"]).read_text())
-            attach(ir, module, blobs, buffer)
+            attach(ir, module, blobs)
             module.operation.verify()
         except ir.MLIRError as error:
             raise verifier(error) from None
@@ -66,7 +75,7 @@ def write(request):
     return {"bytes": Path(asset._program_bytecode_path).stat().st_size}
 
 
-def attach(ir, module, blobs, buffer):
+def attach(ir, module, blobs):
     """Gives each placeholder its values; one without is fatal for the process that saves it."""
     made = {}
     for graph in module.body.operations:
@@ -81,8 +90,7 @@ def attach(ir, module, blobs, buffer):
                 raise Refused("weights", f"{key} has {blob['bytes']} bytes, which are no {kind}")
             at = (key, str(kind))
             if at not in made:
-                part = buffer[blob["offset"] : blob["offset"] + blob["bytes"]]
-                made[at] = ir.DenseResourceElementsAttr.get_from_buffer(part, blob["name"], kind)
+                made[at] = ir.DenseResourceElementsAttr.get_from_buffer(blob["values"], blob["name"], kind)
             op.attributes["value"] = made[at]
 
 
@@ -163,21 +171,22 @@ def named(ir, graph, attribute, values):
 
 
 def value(ir, attribute):
-    """The name of a constant's values where they stand apart, otherwise their digest."""
+    """The name of a constant's values where they stand apart, otherwise the values; None for more than is written so."""
     if ir.DenseResourceElementsAttr.isinstance(attribute):
         return {"stored": resource(attribute)}
-    return {"inline": digest(ir, ir.DenseElementsAttr(attribute))}
+    values = ir.DenseElementsAttr(attribute)
+    size = values_bytes(ir, values.type)
+    return {"inline": inline(ir, values, size).hex()} if size <= INLINE_MAX else None
 
 
-def digest(ir, values):
+def inline(ir, values, size):
     import numpy as np
 
-    kind = values.type
     if values.is_splat:
-        one = np.array(ir.DenseElementsAttr.get_splat(ir.RankedTensorType.get([1], kind.element_type), values.get_splat_value()))
-        count = values_bytes(ir, kind) // one.nbytes
-        return hashlib.sha256(one.tobytes() * count).hexdigest()
-    return hashlib.sha256(np.ascontiguousarray(np.array(values)).tobytes()).hexdigest()
+        one = ir.RankedTensorType.get([1], values.type.element_type)
+        one = np.array(ir.DenseElementsAttr.get_splat(one, values.get_splat_value())).tobytes()
+        return one * (size // len(one))
+    return np.ascontiguousarray(np.array(values)).tobytes()
 
 
 def execute(request):

@@ -3,7 +3,6 @@
 //! A request goes out and an answer comes back as a file each; no answer means that the process died.
 
 use super::Program;
-use crate::digest::Digest;
 use crate::toolchain::{COREAI_CORE, Command, End, Interrupt, Limits, Tool, ToolRun, run, without_paths};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -69,8 +68,8 @@ pub struct ReadLine {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadValue {
-    /// With the operation; their digest.
-    Inline(Digest),
+    /// With the operation: the bytes, little endian and row-major, in hexadecimal digits.
+    Inline(String),
     /// Among the resources, under this name.
     Stored(String),
 }
@@ -185,7 +184,6 @@ impl Bridge {
             "command": "write",
             "text": text,
             "weights": weights,
-            "weight_bytes": program.weight_bytes,
             "blobs": program.blobs,
             "out": out,
             "metadata": metadata,

@@ -3,9 +3,9 @@
 use super::legalize::{Operand, Param, Step, legalize};
 use super::weights::WeightFile;
 use super::{CoreAiError, FunctionFacts, Line};
-use crate::digest::Digest;
 use crate::ir::{Graph, MaterializeError, Materializer, Node, Op, ValueId, Weight};
 use crate::tensor::{DType, Fact};
+use blake3::Hash;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::{self, Seek, Write};
@@ -189,7 +189,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
         kind: &str,
         operands: Vec<usize>,
         r#type: String,
-        value: Option<Digest>,
+        value: Option<Hash>,
     ) -> Slot {
         let id = self.graph.inputs().len() + self.lines.len();
         self.shared.text.line(path, &format!("    %{id} = {body} loc(unknown)"));
@@ -205,7 +205,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
         let (fact, bytes) = param.tensor();
         let r#type = self.r#type(node, &fact)?;
         let body = format!("coreai.constant dense<{}> : {type}", param.literal());
-        let slot = self.push(&node.path, &body, "constant", Vec::new(), r#type, Some(Digest::of(&bytes)));
+        let slot = self.push(&node.path, &body, "constant", Vec::new(), r#type, Some(blake3::hash(&bytes)));
         self.params.insert(param.clone(), slot.clone());
         Ok(slot)
     }
@@ -229,7 +229,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
                 Ok(())
             });
             taken.map_err(failed)?;
-            (format!("dense<\"0x{}\">", hex(&bytes)), Digest::of(&bytes))
+            (format!("dense<\"0x{}\">", hex(&bytes)), blake3::hash(&bytes))
         };
         let body = format!("coreai.constant {values} : {type}");
         Ok(self.push(&node.path, &body, "constant", Vec::new(), r#type, Some(digest)))
@@ -266,8 +266,12 @@ fn resource<W: Write + Seek>(
     weights: &mut Materializer<'_>,
     file: &mut WeightFile<W>,
     weight: &Weight,
-) -> Result<(String, Digest), MaterializeError<io::Error>> {
-    let mut pending = file.begin().map_err(MaterializeError::Sink)?;
+) -> Result<(String, Hash), MaterializeError<io::Error>> {
+    let stretch = weight.verbatim().and_then(|name| weights.source().stretch(name));
+    let mut pending = match stretch {
+        Some((path, offset)) => file.begin_elsewhere(path, offset),
+        None => file.begin().map_err(MaterializeError::Sink)?,
+    };
     weights.stream(weight, |block| pending.write(block))?;
     pending.finish().map_err(MaterializeError::Sink)
 }

@@ -115,7 +115,7 @@ fn aimodel(
     progress.stage("saving", 0);
     bridge.save(&program, &weights, &metadata(content.description), stage.path(), &scratch)?;
     progress.stage("reading back", 0);
-    let found = bundle::read_back_aimodel(stage.path(), &program, &weights, bridge, &scratch)?;
+    let found = bundle::read_back_aimodel(stage.path(), &program, bridge, &scratch)?;
     let report = json!({
         "ops": program.census(),
         "blobs_stored": program.blobs.len(),
