@@ -22,8 +22,8 @@ const BLOCK: usize = 1 << 18;
 pub enum StoredError {
     #[error("the program could not be read")]
     Io(#[from] io::Error),
-    #[error("weights read back are {found:?}, written were {written:?}")]
-    Names { found: Vec<String>, written: Vec<String> },
+    #[error("weights read back that were not written: {more:?}; written and not read back: {fewer:?}")]
+    Names { more: Vec<String>, fewer: Vec<String> },
     #[error("weight {name} read back has {found} bytes, written were {written}")]
     Length { name: String, found: u64, written: u64 },
     #[error("weight {name} read back, at byte {at:#x} of the program, has other values than were written")]
@@ -46,8 +46,12 @@ pub(super) fn check_stored(
 ) -> Result<Digest, StoredError> {
     let blobs: BTreeMap<&str, &Resource> = bytecode.blobs().map(|blob| (blob.name.as_str(), blob)).collect();
     if !blobs.keys().eq(written.keys()) || blobs.len() != bytecode.resources.len() {
-        let found = bytecode.resources.iter().map(|r| r.name.clone()).collect();
-        return Err(StoredError::Names { found, written: written.keys().map(|name| (*name).into()).collect() });
+        let more = bytecode.resources.iter().map(|r| &r.name).filter(|name| !written.contains_key(name.as_str()));
+        let fewer = written.keys().filter(|name| !blobs.contains_key(*name));
+        return Err(StoredError::Names {
+            more: more.cloned().collect(),
+            fewer: fewer.map(|name| (*name).into()).collect(),
+        });
     }
     thread::scope(|scope| {
         let hash = scope.spawn(|| Digest::of_file(program));
@@ -147,18 +151,18 @@ mod tests {
     fn each_difference_is_found() {
         let differs = |change: fn(&mut Vec<u8>)| checked(change, &WRITTEN).unwrap_err();
         // First and last byte of a blob, last byte of the file's blobs.
-        insta::assert_snapshot!(differs(|p| p[0x580] ^= 1), @"");
-        insta::assert_snapshot!(differs(|p| p[0x5af] ^= 1), @"");
-        insta::assert_snapshot!(differs(|p| p[0x5bf] ^= 1), @"");
+        insta::assert_snapshot!(differs(|p| p[0x580] ^= 1), @"weight weight read back, at byte 0x580 of the program, has other values than were written");
+        insta::assert_snapshot!(differs(|p| p[0x5af] ^= 1), @"weight weight read back, at byte 0x580 of the program, has other values than were written");
+        insta::assert_snapshot!(differs(|p| p[0x5bf] ^= 1), @"weight bias read back, at byte 0x5b4 of the program, has other values than were written");
         // The name `serialization.asset` becomes a path.
         let path = |p: &mut Vec<u8>| {
             let at = p.windows(13).position(|w| w == b"serialization").unwrap();
             p[at..at + 8].copy_from_slice(b"/Users/a");
         };
-        insta::assert_snapshot!(differs(path), @"");
+        insta::assert_snapshot!(differs(path), @"the program names a path of this machine: /Users/aation.asset");
         let other = |written: &[(&'static str, u8)]| checked(|_| {}, written).unwrap_err();
-        insta::assert_snapshot!(other(&WRITTEN[..1]), @"");
-        insta::assert_snapshot!(other(&[("bias", 4), ("weight", 12)]), @"");
-        insta::assert_snapshot!(other(&[("bios", 3), ("weight", 12)]), @"");
+        insta::assert_snapshot!(other(&WRITTEN[..1]), @r#"weights read back that were not written: ["weight"]; written and not read back: []"#);
+        insta::assert_snapshot!(other(&[("bias", 4), ("weight", 12)]), @"weight bias read back has 12 bytes, written were 16");
+        insta::assert_snapshot!(other(&[("bios", 3), ("weight", 12)]), @r#"weights read back that were not written: ["bias"]; written and not read back: ["bios"]"#);
     }
 }

@@ -276,6 +276,25 @@ mod tests {
     }
 
     #[test]
+    fn verbatim_is_what_no_edit_changes() {
+        let stored = Fact::new(DType::F32, [2, 3]);
+        let edited = |edits: &[Edit]| {
+            let weight = Weight::tensor("t", &stored).unwrap();
+            let weight = edits.iter().fold(weight, |weight, edit| weight.edit(edit.clone()).unwrap());
+            weight.verbatim().map(str::to_owned)
+        };
+        let same = Some("t".to_owned());
+        assert_eq!(edited(&[]), same);
+        assert_eq!(edited(&[Edit::Reshape([6].into()), Edit::Cast(DType::F32)]), same);
+        for edit in [Edit::Scale(2.0), Edit::Cast(DType::F16), Edit::Row(0), Edit::Transpose(vec![1, 0])] {
+            assert_eq!(edited(&[edit]), None);
+        }
+        // There and back is another value.
+        assert_eq!(edited(&[Edit::Cast(DType::F16), Edit::Cast(DType::F32)]), None);
+        assert_eq!(Weight::scalar(1.0).verbatim(), None);
+    }
+
+    #[test]
     fn edits_that_do_not_fit() {
         for edit in [
             Edit::ScaleRowsSoftplus { tensor: "s".into(), period: 4, factor: 1.0 },
