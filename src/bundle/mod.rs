@@ -3,6 +3,7 @@
 //! Level 5: knows the writers and readers below it and no model.
 
 mod aimodel;
+pub mod bytecode;
 pub mod compiled;
 mod format;
 mod main_hash;
@@ -10,6 +11,7 @@ mod metadata;
 mod mlpackage;
 mod paths;
 mod publish;
+mod stored;
 mod tree;
 
 pub use aimodel::{AiModel, AiModelError, AiModelReadBack, AiModelReadBackError, read_back_aimodel};
@@ -18,4 +20,5 @@ pub use main_hash::HashCheck;
 pub use mlpackage::{ReadBack, ReadBackError, read_back};
 pub use paths::path_like;
 pub use publish::{Outcome, PublishError, Replace, Stage, commit, prepare_file, write_file};
+pub use stored::StoredError;
 pub use tree::{FileDigest, Tree, TreeError};

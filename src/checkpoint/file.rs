@@ -56,11 +56,16 @@ impl Shard {
         Ok(Shard { path: path.into(), name, tensors, file, data: LENGTH_BYTES + header })
     }
 
+    /// Byte of the file that byte `offset` of the data is.
+    pub fn offset(&self, offset: u64) -> u64 {
+        self.data + offset
+    }
+
     /// Fills `out` from byte `offset` of the data on.
     ///
     /// # Errors
     /// The file cannot be read, or has become shorter.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read_exact_at(out, self.data + offset)
+        self.file.read_exact_at(out, self.offset(offset))
     }
 }

@@ -143,6 +143,11 @@ impl WeightSource for Checkpoint {
         read.map_err(|source| SourceError::Io { tensor: name.into(), place: place(), source })
     }
 
+    fn stretch(&self, name: &str) -> Option<(PathBuf, u64)> {
+        let (shard, entry) = self.entry(name)?;
+        Some((std::path::absolute(&shard.path).ok()?, shard.offset(entry.begin)))
+    }
+
     fn place(&self, name: &str) -> String {
         match (self.entry(name), &self.files[..]) {
             (Some((shard, _)), _) => shard.name.clone(),

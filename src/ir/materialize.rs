@@ -56,6 +56,11 @@ impl<'a> Materializer<'a> {
         Materializer { source, projected: None }
     }
 
+    /// What tensors are read from.
+    pub fn source(&self) -> &'a dyn WeightSource {
+        self.source
+    }
+
     /// Hands the finished bytes of `weight` to `sink`, little endian, row-major, block after block.
     ///
     /// # Errors

@@ -266,6 +266,27 @@ impl Weight {
         self.edits.iter().any(|edit| matches!(edit, Edit::BlockScales { .. }))
     }
 
+    /// The tensor whose stored bytes are the weight's own bytes, where no edit changes any.
+    pub fn verbatim(&self) -> Option<&str> {
+        let changes = |edit: &Edit| match edit {
+            Edit::Reshape(_) => false,
+            Edit::Cast(_)
+            | Edit::Scale(_)
+            | Edit::ScaleRowsSoftplus { .. }
+            | Edit::Repeat(_)
+            | Edit::ProjectSinusoid { .. }
+            | Edit::Row(_)
+            | Edit::Transpose(_)
+            | Edit::QuantizeBlocks { .. }
+            | Edit::BlockScales { .. }
+            | Edit::Saturate(_) => true,
+        };
+        match &self.source {
+            Source::Tensor(name) => Some(name.as_str()).filter(|_| !self.edits.iter().any(changes)),
+            Source::Literal(_) | Source::Table(_) => None,
+        }
+    }
+
     /// The tensor's name, or what else the values are, for messages.
     pub fn origin(&self) -> &str {
         match &self.source {
@@ -299,6 +320,23 @@ mod tests {
         let scales = matrix().edit(Edit::BlockScales { block: 2 }).unwrap();
         assert_eq!(scales.fact(), &Fact::new(DType::F32, [6, 2]));
         assert_eq!(k.edit(Edit::Row(11)).unwrap().fact(), &Fact::new(DType::F32, [6]));
+    }
+
+    #[test]
+    fn verbatim_is_what_no_edit_changes() {
+        let stored = Fact::new(DType::F32, [2, 3]);
+        let edited = |edits: &[Edit]| {
+            let weight = Weight::tensor("t", &stored).unwrap();
+            let weight = edits.iter().fold(weight, |weight, edit| weight.edit(edit.clone()).unwrap());
+            weight.verbatim().map(str::to_owned)
+        };
+        let same = Some("t".to_owned());
+        assert_eq!(edited(&[]), same);
+        assert_eq!(edited(&[Edit::Reshape([6].into())]), same);
+        for edit in [Edit::Scale(2.0), Edit::Cast(DType::F16), Edit::Row(0), Edit::Transpose(vec![1, 0])] {
+            assert_eq!(edited(&[edit]), None);
+        }
+        assert_eq!(Weight::scalar(1.0).verbatim(), None);
     }
 
     #[test]

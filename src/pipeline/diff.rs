@@ -173,7 +173,12 @@ fn aimodel(view: &AiModelView) -> (Side, Facts) {
         digest_root: view.digest_root,
         main_hash: view.model.hash.declared(),
     };
-    (side, Facts { files: files(&view.tree), metadata: view.model.metadata.clone(), ..Facts::default() })
+    let mut facts = Facts { files: files(&view.tree), metadata: view.model.metadata.clone(), ..Facts::default() };
+    for (number, function) in view.model.functions.iter().enumerate() {
+        let ops = function.ops.iter().map(|(kind, count)| (format!("function {number} {kind}"), *count as u64));
+        facts.operations.extend(ops);
+    }
+    (side, facts)
 }
 
 fn compiled(view: &CompiledView) -> (Side, Facts) {

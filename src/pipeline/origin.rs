@@ -85,6 +85,10 @@ impl WeightSource for Counted<'_> {
         Ok(())
     }
 
+    fn stretch(&self, name: &str) -> Option<(PathBuf, u64)> {
+        self.inner.stretch(name)
+    }
+
     fn place(&self, name: &str) -> String {
         self.inner.place(name)
     }

@@ -2,6 +2,7 @@
 
 use super::{Fact, widen};
 use std::io;
+use std::path::PathBuf;
 
 /// A set of named tensors that can be read piece by piece, so that no stage holds a whole model in memory.
 pub trait WeightSource: Sync {
@@ -16,6 +17,12 @@ pub trait WeightSource: Sync {
     /// # Errors
     /// The tensor is absent, the range leaves it, or its file cannot be read.
     fn read(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<(), SourceError>;
+
+    /// The file that has the stored bytes of `name` in one piece, and the first of them; None where there is no such
+    /// file.
+    fn stretch(&self, _name: &str) -> Option<(PathBuf, u64)> {
+        None
+    }
 
     /// Where `name` is kept, for messages: a file name, or what makes the values.
     fn place(&self, name: &str) -> String;

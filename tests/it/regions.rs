@@ -1,6 +1,6 @@
 //! `regions`, `inspect` and `diff` of compiled bundles, as their user meets them.
 
-use crate::cli::run;
+use crate::cli::{fixture, run};
 use crate::compiled_tree::{Manifest, NO_REGIONS, Tree, package, symbol};
 use serde_json::Value;
 use std::path::Path;
@@ -145,12 +145,17 @@ fn inspect_of_a_compiled_bundle() {
 fn inspect_of_an_aimodel() {
     let dir = tempfile::tempdir().unwrap();
     let tree = Tree::empty(dir.path(), "a.aimodel");
-    tree.write("main.mlirb", b"ML\xefR\x0dMLIR22.0.0git\0and the rest");
+    let program = fs_err::read(fixture("two_functions.aimodel/main.mlirb")).unwrap();
+    tree.write("main.mlirb", &program);
     tree.write("main.hash", &[0; 32]);
     tree.write("metadata.json", br#"{"producer": "someone", "assetVersion": "2.0"}"#);
     let (code, out, _) = run(dir.path(), &["inspect", "a.aimodel"]);
     assert_eq!(code, 0);
     insta::assert_snapshot!("inspect_aimodel", snapshot(&out));
+    tree.write("main.mlirb", &program[..1000]);
+    let (code, out, err) = run(dir.path(), &["inspect", "a.aimodel"]);
+    assert_eq!((code, out.as_str()), (3, ""));
+    insta::assert_snapshot!(err, @"error: a.aimodel/main.mlirb at 0x14b: operation section has 984 bytes, 666 are left of the file; it is cut short or damaged");
     let (code, _, err) = run(dir.path(), &["inspect", "a.mlmodelc"]);
     assert_eq!(code, 3);
     insta::assert_snapshot!(err, @"error: a.mlmodelc is an .mlmodelc, which no reader here takes apart; inspect the package it was made of");

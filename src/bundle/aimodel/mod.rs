@@ -5,15 +5,15 @@ mod read_back;
 
 pub use read_back::{AiModelReadBack, AiModelReadBackError, read_back_aimodel};
 
+use super::bytecode::{Bytecode, BytecodeError, Dialect, Function};
 use super::{HashCheck, metadata};
 use crate::digest::Digest;
+use crate::files;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// Start of MLIR bytecode.
-const MAGIC: &[u8; 4] = b"ML\xefR";
 const PROGRAM: &str = "main.mlirb";
 /// Longest `main.hash` or metadata that is read.
 const LONGEST: u64 = 64 << 20;
@@ -32,6 +32,14 @@ pub struct AiModel {
     pub producer: String,
     /// Bytes of `main.mlirb`, which has the weights in it.
     pub program_bytes: u64,
+    /// Dialects of its operations.
+    pub dialects: Vec<Dialect>,
+    /// Its functions, by the operations they consist of; their names are the dialect's to tell.
+    pub functions: Vec<Function>,
+    /// Distinct blobs of weights.
+    pub blobs: usize,
+    /// Bytes of them.
+    pub blob_bytes: u64,
     /// Whether `main.hash` is the digest of `main.mlirb`.
     pub hash: HashCheck,
     /// Entries of `metadata.json`.
@@ -48,10 +56,8 @@ pub enum AiModelError {
         #[source]
         source: io::Error,
     },
-    #[error("{path} is no MLIR bytecode: it starts with {found:02x?}, expected {MAGIC:02x?}")]
-    Magic { path: String, found: Vec<u8> },
-    #[error("the header of {path} is not a version and a producer within {limit} bytes")]
-    Header { path: String, limit: usize },
+    #[error(transparent)]
+    Bytecode(#[from] BytecodeError),
     #[error("{path} is no JSON object")]
     Metadata {
         path: String,
@@ -61,10 +67,10 @@ pub enum AiModelError {
 }
 
 impl AiModel {
-    /// Reads the bundle at `path`, whose program is hashed but not taken apart.
+    /// Reads the bundle at `path`: its program is hashed and taken apart down to operations and blobs.
     ///
     /// # Errors
-    /// It lacks `main.mlirb` or `metadata.json`, or one of them has another form.
+    /// It lacks `main.mlirb` or `metadata.json`, or one of them has another form or is damaged.
     pub fn open(path: &Path) -> Result<AiModel, AiModelError> {
         let io = |path: &Path| {
             let path = path.display().to_string();
@@ -72,18 +78,22 @@ impl AiModel {
         };
         let root = path.canonicalize().map_err(io(path))?;
         let at = |name: &str| path.join(name);
-        let (bytecode_version, producer) = header(&at(PROGRAM))?;
+        let bytecode = Bytecode::open(&at(PROGRAM))?;
         let (sha256, program_bytes) = Digest::of_file(&at(PROGRAM)).map_err(io(&at(PROGRAM)))?;
-        let declared = match bytes(&at("main.hash")) {
+        let declared = match files::read(&at("main.hash"), LONGEST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             read => Some(read.map_err(io(&at("main.hash")))?),
         };
-        let text = bytes(&at("metadata.json")).map_err(io(&at("metadata.json")))?;
+        let text = files::read(&at("metadata.json"), LONGEST).map_err(io(&at("metadata.json")))?;
         let wrong = |source| AiModelError::Metadata { path: at("metadata.json").display().to_string(), source };
         Ok(AiModel {
             name: root.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
-            bytecode_version,
-            producer,
+            blobs: bytecode.blobs().count(),
+            blob_bytes: bytecode.blobs().map(|blob| blob.range.end - blob.range.start).sum(),
+            bytecode_version: bytecode.version,
+            producer: bytecode.producer,
+            dialects: bytecode.dialects,
+            functions: bytecode.functions,
             program_bytes,
             hash: HashCheck::of(declared.as_deref(), BTreeMap::from([(PROGRAM.to_string(), sha256)])),
             metadata: metadata::entries(&text).map_err(wrong)?,
@@ -92,38 +102,11 @@ impl AiModel {
     }
 }
 
-fn bytes(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(LONGEST).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Version and producer: the magic, the version as a prefix varint of one byte (twice it and one), a string ended by
-/// a zero byte.
-fn header(path: &Path) -> Result<(u64, String), AiModelError> {
-    const LIMIT: usize = 256;
-    let shown = path.display().to_string();
-    let io = |source| AiModelError::Io { path: shown.clone(), source };
-    let mut start = Vec::new();
-    std::fs::File::open(path).and_then(|file| file.take(LIMIT as u64).read_to_end(&mut start)).map_err(io)?;
-    let Some(rest) = start.strip_prefix(MAGIC) else {
-        start.truncate(MAGIC.len());
-        return Err(AiModelError::Magic { path: shown, found: start });
-    };
-    let end = rest.iter().skip(1).position(|b| *b == 0);
-    match (rest.first(), end) {
-        (Some(version), Some(end)) if version & 1 == 1 => {
-            Ok((u64::from(version >> 1), String::from_utf8_lossy(&rest[1..=end]).into_owned()))
-        }
-        _ => Err(AiModelError::Header { path: shown, limit: LIMIT }),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const GOOD: &[u8] = b"ML\xefR\x0dMLIR22.0.0git\0and the rest";
+    const GOOD: &[u8] = include_bytes!("../../../tests/fixtures/two_functions.aimodel/main.mlirb");
 
     fn opened(program: &[u8], hash: Option<&[u8]>, metadata: &[u8]) -> Result<AiModel, String> {
         let dir = tempfile::tempdir().unwrap();
@@ -140,6 +123,7 @@ mod tests {
     fn header_hash_and_metadata() {
         let model = opened(GOOD, Some(Digest::of(GOOD).bytes()), br#"{"b": {"y": 1, "x": 2}, "a": "1"}"#).unwrap();
         assert_eq!((model.bytecode_version, model.producer.as_str()), (6, "MLIR22.0.0git"));
+        assert_eq!((model.functions.len(), model.blobs, model.blob_bytes), (2, 2, 60));
         assert!(matches!(model.hash, HashCheck::Verified { .. }));
         let metadata: Vec<String> = model.metadata.iter().map(|(key, value)| format!("{key} {value}")).collect();
         assert_eq!(metadata, ["a 1", r#"b {"x":2,"y":1}"#]);
@@ -150,11 +134,10 @@ mod tests {
     #[test]
     fn what_is_no_aimodel() {
         let error = |program: &[u8], metadata: &[u8]| opened(program, None, metadata).unwrap_err();
-        insta::assert_snapshot!(error(b"", b"{}"), @"DIR/main.mlirb is no MLIR bytecode: it starts with [], expected [4d, 4c, ef, 52]");
-        insta::assert_snapshot!(error(b"MLIR text", b"{}"), @"DIR/main.mlirb is no MLIR bytecode: it starts with [4d, 4c, 49, 52], expected [4d, 4c, ef, 52]");
-        insta::assert_snapshot!(error(b"ML\xefR", b"{}"), @"the header of DIR/main.mlirb is not a version and a producer within 256 bytes");
-        insta::assert_snapshot!(error(b"ML\xefR\x0dMLIR", b"{}"), @"the header of DIR/main.mlirb is not a version and a producer within 256 bytes");
-        insta::assert_snapshot!(error(b"ML\xefR\x00MLIR\0", b"{}"), @"the header of DIR/main.mlirb is not a version and a producer within 256 bytes");
+        insta::assert_snapshot!(error(b"", b"{}"), @"DIR/main.mlirb at 0x0: found [], expected the start of MLIR bytecode, [4d, 4c, ef, 52]");
+        insta::assert_snapshot!(error(b"MLIR text", b"{}"), @"DIR/main.mlirb at 0x0: found [4d, 4c, 49, 52], expected the start of MLIR bytecode, [4d, 4c, ef, 52]");
+        insta::assert_snapshot!(error(b"ML\xefR\x0fMLIR\0", b"{}"), @"DIR/main.mlirb at 0x4: bytecode version is 7, expected 6");
+        insta::assert_snapshot!(error(&GOOD[..GOOD.len() / 2], b"{}"), @"DIR/main.mlirb at 0x14b: operation section has 984 bytes, 659 are left of the file; it is cut short or damaged");
         insta::assert_snapshot!(error(GOOD, b"[]"), @"DIR/metadata.json is no JSON object");
     }
 }

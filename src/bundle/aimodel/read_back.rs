@@ -1,9 +1,13 @@
 //! Holds an `.aimodel` that Apple's serializer wrote against what it was given.
 
 use super::PROGRAM;
+use crate::bundle::bytecode::{Bytecode, BytecodeError};
+use crate::bundle::stored::{StoredError, check_stored};
 use crate::bundle::{Tree, TreeError, path_like};
 use crate::digest::Digest;
-use crate::emit::coreai::{self, Bridge, BridgeError, FunctionFacts, Line, Program, ReadFunction};
+use crate::emit::coreai::{self, Bridge, BridgeError, FunctionFacts, Line, Program, ReadFunction, ReadLine, ReadValue};
+use crate::files;
+use blake3::Hash;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
@@ -40,16 +44,22 @@ pub enum AiModelReadBackError {
     Features { function: String, what: &'static str, found: Vec<String>, written: Vec<String> },
     #[error("function {function}: output {output} read back is not computed from what was written")]
     Wiring { function: String, output: String },
-    #[error("{HASH} is not the digest of {PROGRAM}")]
-    Hash,
+    #[error("functions read back have {ours:?} operations in the file, {apples:?} by Apple's reader")]
+    Counts { ours: Vec<usize>, apples: Vec<usize> },
+    #[error(transparent)]
+    Bytecode(#[from] BytecodeError),
+    #[error(transparent)]
+    Stored(#[from] StoredError),
+    #[error("the thread that compares weights ended")]
+    Thread,
     #[error("{file} names a path of this machine: {found}")]
     Path { file: String, found: String },
 }
 
 const HASH: &str = "main.hash";
 
-/// Reads the bundle in `dir` back through Apple's reader: functions, features, and all that each output is computed
-/// from must be what `program` says. `scratch` is a folder for what is handed over.
+/// Reads the bundle in `dir` back, and gives it its `main.hash`. Apple's reader tells functions, features and all that
+/// each output is computed from; meanwhile the weights in the file are hashed. All must be what `program` says. `scratch` is a folder for what is handed over.
 ///
 /// # Errors
 /// The first difference found.
@@ -59,10 +69,20 @@ pub fn read_back_aimodel(
     bridge: &Bridge,
     scratch: &Path,
 ) -> Result<AiModelReadBack, AiModelReadBackError> {
-    let read = bridge.read(dir, scratch)?;
+    let file = dir.join(PROGRAM);
+    let bytecode = Bytecode::open(&file)?;
+    let blobs = program.blobs.iter().map(|blob| (blob.name.as_str(), (blob.bytes, blob.hash))).collect();
+    let (stored, read) = std::thread::scope(|scope| {
+        let stored = scope.spawn(|| check_stored(&file, &bytecode, &blobs));
+        let read = bridge.read(dir, scratch);
+        (stored.join(), read)
+    });
+    let read = read?;
+    let sha256 = stored.map_err(|_| AiModelReadBackError::Thread)??;
     same(program, &read)?;
-    let tree = Tree::of(dir)?;
-    same_hash(dir, &tree)?;
+    same_counts(&bytecode, &read)?;
+    fs_err::write(dir.join(HASH), sha256.bytes()).map_err(io)?;
+    let tree = Tree::with(dir, &BTreeMap::from([(file, (sha256, bytecode.bytes))]))?;
     no_paths(dir, &tree)?;
     let mut ops = BTreeMap::new();
     for line in read.iter().flat_map(|f| &f.lines) {
@@ -71,21 +91,26 @@ pub fn read_back_aimodel(
     Ok(AiModelReadBack { tree, functions: read.len(), ops })
 }
 
+fn io(source: io::Error) -> AiModelReadBackError {
+    AiModelReadBackError::Io { what: "the bundle", source }
+}
+
+/// Apple's reader and ours must agree on how many operations each function has.
+fn same_counts(bytecode: &Bytecode, read: &[ReadFunction]) -> Result<(), AiModelReadBackError> {
+    let ours = bytecode.functions.iter().map(|f| f.ops.values().sum()).collect::<Vec<usize>>();
+    let apples: Vec<usize> = read.iter().map(|f| f.lines.len()).collect();
+    if ours == apples { Ok(()) } else { Err(AiModelReadBackError::Counts { ours, apples }) }
+}
+
+/// The program itself is searched while its weights are compared.
 fn no_paths(dir: &Path, tree: &Tree) -> Result<(), AiModelReadBackError> {
-    let io = |source| AiModelReadBackError::Io { what: "the bundle", source };
-    for file in &tree.files {
-        let scan = fs_err::File::open(dir.join(&file.path)).and_then(|f| path_like(f, 1)).map_err(io)?;
+    for file in tree.files.iter().filter(|file| file.path != PROGRAM) {
+        let scan = files::open(&dir.join(&file.path)).and_then(|f| path_like(f, 1)).map_err(io)?;
         if let Some(found) = scan.into_iter().next() {
             return Err(AiModelReadBackError::Path { file: file.path.clone(), found });
         }
     }
     Ok(())
-}
-
-fn same_hash(out: &Path, tree: &Tree) -> Result<(), AiModelReadBackError> {
-    let stored = fs_err::read(out.join(HASH)).map_err(|source| AiModelReadBackError::Io { what: HASH, source })?;
-    let program = tree.files.iter().find(|f| f.path == PROGRAM).ok_or(AiModelReadBackError::Hash)?;
-    if stored == program.sha256.bytes() { Ok(()) } else { Err(AiModelReadBackError::Hash) }
 }
 
 /// Functions, features, and for each output a digest of all it is computed from: operations, their types, wiring and
@@ -96,13 +121,18 @@ fn same(program: &Program, read: &[ReadFunction]) -> Result<(), AiModelReadBackE
     if found != written {
         return Err(AiModelReadBackError::Functions { found, written });
     }
+    let stored = program.blobs.iter().map(|blob| (blob.name.as_str(), blob.hash)).collect();
     for (written, found) in program.functions.iter().zip(read) {
-        same_function(written, found)?;
+        same_function(written, found, &stored)?;
     }
     Ok(())
 }
 
-fn same_function(written: &FunctionFacts, found: &ReadFunction) -> Result<(), AiModelReadBackError> {
+fn same_function(
+    written: &FunctionFacts,
+    found: &ReadFunction,
+    stored: &BTreeMap<&str, Hash>,
+) -> Result<(), AiModelReadBackError> {
     let shown = |list: &[(String, String)]| list.iter().map(|(n, t)| format!("{n} {t}")).collect::<Vec<_>>();
     let sides = [("inputs", &written.inputs, &found.inputs), ("outputs", &written.outputs, &found.outputs)];
     for (what, written_side, found_side) in sides {
@@ -117,7 +147,8 @@ fn same_function(written: &FunctionFacts, found: &ReadFunction) -> Result<(), Ai
         }
     }
     let inputs = shown(&found.inputs);
-    let (found, ours) = (signatures(&inputs, &found.lines), signatures(&inputs, &written.lines));
+    let lines: Vec<Line> = found.lines.iter().map(|line| with_hash(line, stored)).collect();
+    let (found, ours) = (signatures(&inputs, &lines), signatures(&inputs, &written.lines));
     let mut outputs = written.outputs.iter().zip(ours).enumerate();
     match outputs.find(|(at, (_, ours))| found.get(*at) != Some(ours)) {
         Some((_, ((output, _), _))) => {
@@ -127,10 +158,26 @@ fn same_function(written: &FunctionFacts, found: &ReadFunction) -> Result<(), Ai
     }
 }
 
+/// The operation with the hash of its values; stored ones are compared under their name.
+fn with_hash(line: &ReadLine, stored: &BTreeMap<&str, Hash>) -> Line {
+    let value = line.value.as_ref().and_then(|value| match value {
+        ReadValue::Inline(digits) => bytes_of(digits).map(|bytes| blake3::hash(&bytes)),
+        ReadValue::Stored(name) => stored.get(name.as_str()).copied(),
+    });
+    Line { kind: line.kind.clone(), operands: line.operands.clone(), results: line.results.clone(), value }
+}
+
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let digit = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
+    let byte = |[high, low]: &[u8; 2]| Some(digit(*high)? << 4 | digit(*low)?);
+    pairs.iter().map(byte).collect::<Option<_>>().filter(|_| rest.is_empty())
+}
+
 /// For each output, a digest of all it is computed from. The serializer writes a reshaped constant as a constant of
 /// the new shape, so the two count as the same.
 fn signatures(inputs: &[String], lines: &[Line]) -> Vec<Digest> {
-    let mut known: Vec<(Digest, Option<Digest>)> =
+    let mut known: Vec<(Digest, Option<Hash>)> =
         inputs.iter().map(|input| (Digest::of(input.as_bytes()), None)).collect();
     for line in lines {
         let operands: Vec<_> = line.operands.iter().filter_map(|at| known.get(*at).copied()).collect();
@@ -154,7 +201,7 @@ mod tests {
 
     fn line(kind: &str, operands: &[usize], value: Option<&[u8]>) -> Line {
         let results = if kind == "output" { Vec::new() } else { vec!["tensor<2xf32>".into()] };
-        Line { kind: kind.into(), operands: operands.into(), results, value: value.map(Digest::of) }
+        Line { kind: kind.into(), operands: operands.into(), results, value: value.map(blake3::hash) }
     }
 
     #[test]

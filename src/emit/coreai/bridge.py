@@ -3,13 +3,16 @@
 An answer is always written, errors included; where there is none, the serializer crashed. Nothing here knows a model.
 """
 import asyncio
-import hashlib
 import json
 import mmap
 import os
 import sys
 from importlib import metadata as packages
 from pathlib import Path
+
+
+# Most bytes of a constant that are told one by one.
+INLINE_MAX = 1 << 16
 
 
 class Refused(Exception):
@@ -29,11 +32,11 @@ def check_versions(want):
         raise Refused("version", f"coreai-core is {have}, expected {want}")
 
 
-def mapped(path, size):
-    if size == 0:
-        return b""
+def mapped(path):
+    if Path(path).stat().st_size == 0:
+        return memoryview(b"")
     with open(path, "rb") as file:
-        return mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def write(request):
@@ -43,11 +46,17 @@ def write(request):
     from coreai.runtime import _AIModelAsset
 
     blobs = {blob["placeholder"]: blob for blob in request["blobs"]}
-    buffer = memoryview(mapped(request["weights"], request["weight_bytes"]))
+    places = {blob["file"] or request["weights"] for blob in request["blobs"]}
+    buffers = {place: mapped(place) for place in places}
+    for blob in request["blobs"]:
+        values = buffers[blob["file"] or request["weights"]][blob["offset"] : blob["offset"] + blob["bytes"]]
+        if len(values) != blob["bytes"]:
+            raise Refused("weights", f"{blob['name']} is cut short")
+        blob["values"] = values
     with Context()._mlir_context, ir.Location.unknown():
         try:
             module = ir.Module.parse(Path(request["text"]).read_text())
-            attach(ir, module, blobs, buffer)
+            attach(ir, module, blobs)
             module.operation.verify()
         except ir.MLIRError as error:
             raise verifier(error) from None
@@ -55,9 +64,6 @@ def write(request):
         out.mkdir(exist_ok=True)
         asset = _AIModelAsset._create(path=str(out), metadata=described(request["metadata"]))
         AIProgram._from_mlir_module(module)._save_bytecode(asset._program_bytecode_path)
-    with open(asset._program_bytecode_path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").digest()
-    asset._program_hash_path.write_bytes(digest)
 
     def stamp(metadata):
         metadata.creation_date = None
@@ -70,7 +76,7 @@ def write(request):
     return {"bytes": Path(asset._program_bytecode_path).stat().st_size}
 
 
-def attach(ir, module, blobs, buffer):
+def attach(ir, module, blobs):
     """Gives each placeholder its values; one without is fatal for the process that saves it."""
     made = {}
     for graph in module.body.operations:
@@ -85,8 +91,7 @@ def attach(ir, module, blobs, buffer):
                 raise Refused("weights", f"{key} has {blob['bytes']} bytes, which are no {kind}")
             at = (key, str(kind))
             if at not in made:
-                part = buffer[blob["offset"] : blob["offset"] + blob["bytes"]]
-                made[at] = ir.DenseResourceElementsAttr.get_from_buffer(part, blob["name"], kind)
+                made[at] = ir.DenseResourceElementsAttr.get_from_buffer(blob["values"], blob["name"], kind)
             op.attributes["value"] = made[at]
 
 
@@ -131,70 +136,17 @@ def described(wanted):
 
 
 def read(request):
-    """Every function of a bundle, operation by operation, with a digest of each constant's values."""
+    """Every function of a bundle, operation by operation. Loading maps the file, so that its weights cost nothing."""
     from coreai._compiler import ir
     from coreai.authoring import AIModelAsset
     from coreai.authoring.context import Context
 
     with Context()._mlir_context, ir.Location.unknown():
         module = AIModelAsset.load(request["path"]).program._module._mlir_module
-        resources = Resources()
-        module.operation.print(file=resources)
-        return {"functions": [function(ir, graph, resources.digests) for graph in module.body.operations]}
+        return {"functions": [function(ir, graph) for graph in module.body.operations]}
 
 
-class Resources:
-    """Takes the printed module and keeps a digest of each resource; printing is the only way to their bytes."""
-
-    def __init__(self):
-        self.digests = {}
-        self.before, self.inside, self.begun = "", False, False
-        self.hash, self.hex = None, ""
-
-    def write(self, text):
-        if not self.begun:
-            self.before += text
-            at = self.before.find("dialect_resources: {")
-            if at < 0:
-                self.before = self.before[-64:]
-                return
-            self.begun, text, self.before = True, self.before[at:], ""
-        for at, part in enumerate(text.split('"')):
-            if at:
-                self.quote()
-            if self.inside:
-                self.value(part)
-            else:
-                self.before = (self.before + part)[-256:]
-
-    def quote(self):
-        if not self.inside:
-            self.name = self.before.rstrip().rstrip(":").split()[-1] if self.before.strip() else ""
-        elif self.hash is not None:
-            self.digests[self.name] = self.hash.hexdigest()
-        elif self.hex:
-            # A name that needs quotes; its value is a string of its own.
-            self.before = self.hex.replace(" ", "") + ":"
-            self.inside, self.hash, self.hex = False, None, ""
-            return
-        self.inside, self.hash, self.hex = not self.inside, None, ""
-
-    def value(self, part):
-        self.hex += part
-        if self.hash is None:
-            if len(self.hex) < 10 or not self.hex.startswith("0x"):
-                return
-            # Four bytes of alignment come first.
-            self.hash, self.hex = hashlib.sha256(), self.hex[10:]
-        whole = len(self.hex) // 2 * 2
-        self.hash.update(bytes.fromhex(self.hex[:whole]))
-        self.hex = self.hex[whole:]
-
-    def flush(self):
-        pass
-
-
-def function(ir, graph, resources):
+def function(ir, graph):
     block = graph.regions[0].blocks[0]
     numbers = {argument: at for at, argument in enumerate(block.arguments)}
     lines = []
@@ -203,7 +155,7 @@ def function(ir, graph, resources):
             "kind": op.name,
             "operands": [numbers[operand] for operand in op.operands],
             "results": [str(result.type) for result in op.results],
-            "value": digest(ir, op.attributes["value"], resources) if op.name == "coreai.constant" else None,
+            "value": value(ir, op.attributes["value"]) if op.name == "coreai.constant" else None,
         })
         for result in op.results:
             numbers[result] = len(numbers)
@@ -219,18 +171,23 @@ def named(ir, graph, attribute, values):
     return [[name(entry), str(value.type)] for entry, value in zip(known, values)]
 
 
-def digest(ir, attribute, resources):
+def value(ir, attribute):
+    """The name of a constant's values where they stand apart, otherwise the values; None for more than is written so."""
+    if ir.DenseResourceElementsAttr.isinstance(attribute):
+        return {"stored": resource(attribute)}
+    values = ir.DenseElementsAttr(attribute)
+    size = values_bytes(ir, values.type)
+    return {"inline": inline(ir, values, size).hex()} if size <= INLINE_MAX else None
+
+
+def inline(ir, values, size):
     import numpy as np
 
-    if ir.DenseResourceElementsAttr.isinstance(attribute):
-        return resources.get(resource(attribute))
-    values = ir.DenseElementsAttr(attribute)
-    kind = values.type
     if values.is_splat:
-        one = np.array(ir.DenseElementsAttr.get_splat(ir.RankedTensorType.get([1], kind.element_type), values.get_splat_value()))
-        count = values_bytes(ir, kind) // one.nbytes
-        return hashlib.sha256(one.tobytes() * count).hexdigest()
-    return hashlib.sha256(np.ascontiguousarray(np.array(values)).tobytes()).hexdigest()
+        one = ir.RankedTensorType.get([1], values.type.element_type)
+        one = np.array(ir.DenseElementsAttr.get_splat(one, values.get_splat_value())).tobytes()
+        return one * (size // len(one))
+    return np.ascontiguousarray(np.array(values)).tobytes()
 
 
 def execute(request):

@@ -2,7 +2,7 @@
 //!
 //! A request goes out and an answer comes back as a file each; no answer means that the process died.
 
-use super::{Line, Program};
+use super::Program;
 use crate::toolchain::{COREAI_CORE, Command, End, Interrupt, Limits, Tool, ToolRun, run, without_paths};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -48,7 +48,30 @@ pub struct ReadFunction {
     /// The same of each output.
     pub outputs: Vec<(String, String)>,
     /// Its operations.
-    pub lines: Vec<Line>,
+    pub lines: Vec<ReadLine>,
+}
+
+/// One operation as the serializer reads it; as [`Line`](super::Line), with values where they stand.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct ReadLine {
+    /// Its name.
+    pub kind: String,
+    /// The values it reads.
+    pub operands: Vec<usize>,
+    /// The types of its results.
+    pub results: Vec<String>,
+    /// The values of a constant.
+    pub value: Option<ReadValue>,
+}
+
+/// Where the values of a constant are.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadValue {
+    /// With the operation: the bytes, little endian and row-major, in hexadecimal digits.
+    Inline(String),
+    /// Among the resources, under this name.
+    Stored(String),
 }
 
 /// A tensor in a file of its own.
@@ -142,8 +165,8 @@ impl Bridge {
         Bridge { python: python.into(), interrupt: interrupt.clone() }
     }
 
-    /// Saves `program`, whose weights are in the file `weights`, as the bundle `out`. Gives the bytes of its program
-    /// file. `scratch` is a folder for what is handed over.
+    /// Saves `program`, whose weights are in the file `weights`, as the bundle `out`, without its `main.hash`: whoever
+    /// reads it back has the digest. Gives the bytes of its program file. `scratch` is a folder for what is handed over.
     ///
     /// # Errors
     /// The serializer is not there, refuses the program, or dies.
@@ -161,7 +184,6 @@ impl Bridge {
             "command": "write",
             "text": text,
             "weights": weights,
-            "weight_bytes": program.weight_bytes,
             "blobs": program.blobs,
             "out": out,
             "metadata": metadata,

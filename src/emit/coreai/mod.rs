@@ -11,14 +11,13 @@ mod tests;
 mod text;
 mod weights;
 
-pub use bridge::{Bridge, BridgeError, Metadata, PYTHON_VARIABLE, RawTensor, ReadFunction};
+pub use bridge::{Bridge, BridgeError, Metadata, PYTHON_VARIABLE, RawTensor, ReadFunction, ReadLine, ReadValue};
 pub use weights::Blob;
 
-use crate::digest::Digest;
 use crate::ir::{MaterializeError, Materializer};
 use crate::tensor::{Fact, WeightSource};
 use crate::validate::Checked;
-use serde::{Deserialize, Serialize};
+use blake3::Hash;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Seek, Write};
 use text::{Shared, Text, write_function};
@@ -58,7 +57,7 @@ pub struct FunctionFacts {
 }
 
 /// One operation. Values are numbered: inputs first, then results as they come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Its name.
     pub kind: String,
@@ -66,8 +65,8 @@ pub struct Line {
     pub operands: Vec<usize>,
     /// The types of its results.
     pub results: Vec<String>,
-    /// SHA-256 of a constant's values, little endian and row-major.
-    pub value: Option<Digest>,
+    /// BLAKE3 of a constant's values, little endian and row-major.
+    pub value: Option<Hash>,
 }
 
 impl Program {

@@ -3,10 +3,10 @@
 use super::legalize::{Operand, Param, Step, legalize};
 use super::weights::WeightFile;
 use super::{CoreAiError, FunctionFacts, Line};
-use crate::digest::Digest;
 use crate::ir::{Graph, MaterializeError, Materializer, Node, Op, ValueId, Weight};
 use crate::target::WEIGHT_FILE_FROM;
 use crate::tensor::{DType, Fact, bytes_of_f32, widen};
+use blake3::Hash;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::{self, Seek, Write};
@@ -210,7 +210,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
         kind: &str,
         operands: Vec<usize>,
         r#type: String,
-        value: Option<Digest>,
+        value: Option<Hash>,
     ) -> Slot {
         let id = self.graph.inputs().len() + self.lines.len();
         self.shared.text.line(path, &format!("    %{id} = {body} loc(unknown)"));
@@ -226,7 +226,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
         let (fact, bytes) = param.tensor();
         let r#type = self.r#type(node, &fact)?;
         let body = format!("coreai.constant dense<{}> : {type}", param.literal());
-        let slot = self.push(&node.path, &body, "constant", Vec::new(), r#type, Some(Digest::of(&bytes)));
+        let slot = self.push(&node.path, &body, "constant", Vec::new(), r#type, Some(blake3::hash(&bytes)));
         self.params.insert(param.clone(), slot.clone());
         Ok(slot)
     }
@@ -250,7 +250,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
                 Ok(())
             });
             taken.map_err(failed)?;
-            (format!("dense<\"0x{}\">", hex(&bytes)), Digest::of(&bytes))
+            (format!("dense<\"0x{}\">", hex(&bytes)), blake3::hash(&bytes))
         };
         let body = format!("coreai.constant {values} : {type}");
         Ok(self.push(&node.path, &body, "constant", Vec::new(), r#type, Some(digest)))
@@ -288,8 +288,12 @@ fn resource<W: Write + Seek>(
     file: &mut WeightFile<W>,
     weight: &Weight,
     dtype: DType,
-) -> Result<(String, Digest), MaterializeError<io::Error>> {
-    let mut pending = file.begin().map_err(MaterializeError::Sink)?;
+) -> Result<(String, Hash), MaterializeError<io::Error>> {
+    let as_it_is = weight.verbatim().filter(|_| weight.fact().dtype == dtype);
+    let mut pending = match as_it_is.and_then(|name| weights.source().stretch(name)) {
+        Some((path, offset)) => file.begin_elsewhere(path, offset),
+        None => file.begin().map_err(MaterializeError::Sink)?,
+    };
     stream(weights, weight, dtype, |block| pending.write(block))?;
     pending.finish().map_err(MaterializeError::Sink)
 }

@@ -40,7 +40,7 @@ pub(super) fn view(path: &Path) -> Result<AiModelView, InspectError> {
         faults,
         path_like,
         not_run: NotRun::from([
-            ("operations", "needs Apple's reader"),
+            ("features", "needs Apple's reader"),
             ("device load", "needs Apple hardware"),
             ("placement", "needs Apple hardware"),
         ]),
