@@ -1,6 +1,6 @@
 //! SHA-256 digests, and readers that hash while they stream. Level 0.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use std::fmt;
 use std::io::{self, Read};
@@ -81,6 +81,23 @@ impl Serialize for Digest {
     }
 }
 
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Digest, D::Error> {
+        let text = String::deserialize(d)?;
+        let wrong = || serde::de::Error::custom("expected 64 hexadecimal digits");
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        let mut bytes = [0u8; 32];
+        if pairs.len() != bytes.len() || !rest.is_empty() {
+            return Err(wrong());
+        }
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            let digit = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
+            *byte = digit(*high).zip(digit(*low)).map(|(h, l)| h << 4 | l).ok_or_else(wrong)?;
+        }
+        Ok(Digest(bytes))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +106,15 @@ mod tests {
     fn known_values() {
         assert_eq!(Digest::of(b"abc").to_string(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(Digest::of_reader(&b"abc"[..]).unwrap(), (Digest::of(b"abc"), 3));
+    }
+
+    #[test]
+    fn json_there_and_back() {
+        let json = serde_json::to_string(&Digest::of(b"abc")).unwrap();
+        assert_eq!(serde_json::from_str::<Digest>(&json).unwrap(), Digest::of(b"abc"));
+        for wrong in [&json[..json.len() - 2], &json.replacen('b', "g", 1), "\"\"", "1"] {
+            assert!(serde_json::from_str::<Digest>(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod paths;
 mod publish;
 mod tree;
 
-pub use aimodel::{AiModel, AiModelError};
+pub use aimodel::{AiModel, AiModelError, AiModelReadBack, AiModelReadBackError, read_back_aimodel};
 pub use format::Format;
 pub use main_hash::HashCheck;
 pub use mlpackage::{ReadBack, ReadBackError, read_back};

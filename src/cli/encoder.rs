@@ -1,14 +1,17 @@
 //! `eg2-convert encoder`.
 
+use super::destination::DestinationOpts;
 use super::failure::{Exit, Failure};
 use super::progress::Bar;
 use super::table::{Table, bytes, thousands};
 use super::{Checks, Common, Report};
+use crate::bundle::AiModelReadBackError;
 use crate::checkpoint::{LocateEnv, locate};
+use crate::emit::coreai::CoreAiError;
 use crate::emit::mil::MilError;
 use crate::models::gemma_audio::Buckets;
 use crate::passes::Precision;
-use crate::pipeline::{Converted, Destination, EncoderOptions, Origin, PipelineError, encoder};
+use crate::pipeline::{Converted, EncoderOptions, Origin, PipelineError, encoder};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -43,15 +46,8 @@ pub struct Opts {
     /// A config.json in place of the checkpoint's own
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Folder that takes the artefact and its record
-    #[arg(long, value_name = "DIR", default_value = "out")]
-    out: PathBuf,
-    /// Replace another artefact of the same name
-    #[arg(long)]
-    force: bool,
-    /// Author, check and count, but write nothing
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    destination: DestinationOpts,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -75,9 +71,9 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
         PrecisionArg::Fp32 => Precision::Fp32,
     };
     let options = EncoderOptions { origin, config: opts.config, buckets, precision, split_after: opts.split_after };
-    let to = Destination { folder: opts.out, force: opts.force, dry_run: opts.dry_run };
-    let started = Instant::now();
     let bar = Bar::interruptible(common).map_err(|e| Failure::new(Exit::Bug, &e))?;
+    let to = opts.destination.destination(bar.interrupt())?;
+    let started = Instant::now();
     let converted = encoder(&options, &to, &bar).map_err(|e| failure(&e))?;
     drop(bar);
     Ok(report(&converted, started.elapsed().as_secs_f64()))
@@ -99,10 +95,18 @@ pub(super) fn failure(error: &PipelineError) -> Failure {
         }
         PipelineError::Interrupted => Exit::Interrupted,
         PipelineError::ReadBack(_) => Exit::CheckFailed,
-        PipelineError::Invalid(_) => Exit::Unsupported,
-        PipelineError::Mil(_) | PipelineError::Split(_) | PipelineError::Record(_) | PipelineError::Hashing => {
-            Exit::Bug
+        PipelineError::CoreAi(CoreAiError::Weight { .. }) => Exit::BadInput,
+        PipelineError::CoreAi(CoreAiError::WeightFile(_)) => Exit::Usage,
+        PipelineError::Bridge(error) | PipelineError::AiModelReadBack(AiModelReadBackError::Bridge(error)) => {
+            Exit::of_serializer(error)
         }
+        PipelineError::AiModelReadBack(_) => Exit::CheckFailed,
+        PipelineError::Invalid(_) => Exit::Unsupported,
+        PipelineError::Mil(_)
+        | PipelineError::CoreAi(_)
+        | PipelineError::Split(_)
+        | PipelineError::Record(_)
+        | PipelineError::Hashing => Exit::Bug,
     };
     Failure::new(exit, error)
 }

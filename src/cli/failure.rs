@@ -1,5 +1,6 @@
 //! How the process ends, and how a failure is told.
 
+use crate::emit::coreai::BridgeError;
 use serde_json::{Value, json};
 use std::error::Error;
 use std::fmt::Write;
@@ -31,6 +32,22 @@ impl Exit {
     pub const HELP: &str = "Exit codes: 0 done (also when a check is `not run`), 1 bug, 2 usage, 3 bad input, \
                             4 a check failed, 5 a tool is missing or failed, 6 unsupported for the target, \
                             130 interrupted";
+
+    /// The exit code of what Apple's serializer did not do.
+    pub const fn of_serializer(error: &BridgeError) -> Exit {
+        match error {
+            BridgeError::Interrupted => Exit::Interrupted,
+            BridgeError::Handover { .. } => Exit::Usage,
+            BridgeError::NotInstalled
+            | BridgeError::Version { .. }
+            | BridgeError::Verifier { .. }
+            | BridgeError::Failed { .. }
+            | BridgeError::Died { .. }
+            | BridgeError::TimedOut { .. }
+            | BridgeError::Start(_)
+            | BridgeError::Answer(_) => Exit::Tool,
+        }
+    }
 
     /// Its name in JSON.
     pub const fn name(self) -> &'static str {

@@ -3,6 +3,7 @@
 //! stdout is the result, a short table or exactly one JSON object; stderr is progress and log. Level 9.
 
 mod compile;
+mod destination;
 mod diff;
 mod doctor;
 mod encoder;

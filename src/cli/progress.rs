@@ -30,6 +30,11 @@ impl Bar {
         bar.interrupt = Interrupt::listen()?;
         Ok(bar)
     }
+
+    /// What ends the job; never raised by Ctrl-C unless the bar was made so.
+    pub fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
 }
 
 impl Progress for Bar {

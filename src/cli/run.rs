@@ -4,17 +4,18 @@ use super::failure::{Exit, Failure};
 use super::table::Table;
 use super::{Checks, Common, Report};
 use crate::eval::{EvalError, HostTensor, Options, Values};
-use crate::pipeline::{Ran, RunError, RunOptions, run as run_artefact};
+use crate::pipeline::{Ran, RunError, RunOptions, Runtime, run as run_artefact};
+use crate::toolchain::Interrupt;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Evaluate an artefact on tensors of a file
+/// Run an artefact on tensors of a file
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  eg2-convert run out/eg2_encoder_fp16_T3000.mlpackage --inputs clip.safetensors \
                         --outputs tokens.safetensors")]
 pub struct Opts {
-    /// The .mlpackage
+    /// The .mlpackage or .aimodel
     artefact: PathBuf,
     /// Safetensors file with a tensor for each input, by name; other tensors are left alone
     #[arg(long, value_name = "FILE")]
@@ -22,9 +23,13 @@ pub struct Opts {
     /// Safetensors file the outputs are written to
     #[arg(long, value_name = "FILE")]
     outputs: PathBuf,
-    /// The function to run [default: the package's own default]
+    /// The function to run [default: the package's own default, or the only one]
     #[arg(long)]
     function: Option<String>,
+    /// What runs it: `reference`, this program's evaluator, for .mlpackage; `coreai`, Apple's runtime on the CPU, for
+    /// .aimodel [default: what the format has]
+    #[arg(long, value_enum, value_name = "RUNTIME")]
+    runtime: Option<RuntimeArg>,
     /// Round every result to fp16, though the graph is fp32
     #[arg(long)]
     round_fp16: bool,
@@ -36,6 +41,13 @@ pub struct Opts {
     trace: bool,
 }
 
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum RuntimeArg {
+    Reference,
+    #[value(name = "coreai")]
+    CoreAi,
+}
+
 /// Runs the artefact and tells what came out.
 pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
     let evaluate = Options { round_f16: opts.round_fp16, trace: opts.trace, profile: opts.profile };
@@ -44,10 +56,15 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
         inputs: opts.inputs,
         outputs: opts.outputs,
         function: opts.function,
+        runtime: opts.runtime.map(|runtime| match runtime {
+            RuntimeArg::Reference => Runtime::Reference,
+            RuntimeArg::CoreAi => Runtime::CoreAi,
+        }),
         evaluate,
     };
     let started = Instant::now();
-    let ran = run_artefact(&options).map_err(|e| failure(&e))?;
+    let interrupt = Interrupt::listen().map_err(|e| Failure::new(Exit::Bug, &e))?;
+    let ran = run_artefact(&options, &interrupt).map_err(|e| failure(&e))?;
     let seconds = started.elapsed().as_secs_f64();
     if !common.quiet {
         for cast in &ran.report.casts {
@@ -66,7 +83,14 @@ fn failure(error: &RunError) -> Failure {
         | RunError::Inputs(_)
         | RunError::Input { .. }
         | RunError::Host { .. }
+        | RunError::NotRunnable { .. }
+        | RunError::AiModel(_)
+        | RunError::Hash { .. }
         | RunError::Invalid { .. } => Exit::BadInput,
+        RunError::Runtime { .. } | RunError::Feature { .. } => Exit::Unsupported,
+        RunError::Function { .. } | RunError::WhichFunction { .. } => Exit::Usage,
+        RunError::Bridge(error) => Exit::of_serializer(error),
+        RunError::Exchange(_) => Exit::Bug,
         RunError::Eval(e) => match e {
             EvalError::Missing { .. }
             | EvalError::Unknown { .. }
@@ -87,7 +111,10 @@ fn report(ran: &Ran, seconds: f64, options: &RunOptions) -> Report {
         let figure = range(tensor).map_or_else(String::new, |[low, high]| format!("  {low:.6} to {high:.6}"));
         table.row(name, format!("{}{figure}", tensor.fact()));
     }
-    table.row("written to", options.outputs.display()).row("seconds", format!("{seconds:.2}"));
+    table
+        .row("runtime", ran.runtime)
+        .row("written to", options.outputs.display())
+        .row("seconds", format!("{seconds:.2}"));
     for (op, spent) in &ran.report.seconds {
         table.row(format!("  {op}"), format!("{spent:.3}"));
     }
@@ -99,7 +126,7 @@ fn report(ran: &Ran, seconds: f64, options: &RunOptions) -> Report {
         .iter()
         .map(|(name, tensor)| json!({ "name": name, "fact": tensor.fact(), "range": range(tensor) }))
         .collect();
-    let json = json!({ "outputs": outputs, "file": options.outputs.display().to_string(), "seconds": seconds, "report": ran.report });
+    let json = json!({ "runtime": ran.runtime.name(), "outputs": outputs, "file": options.outputs.display().to_string(), "seconds": seconds, "report": ran.report });
     Report { text: table.render(), json, checks: Checks::Passed }
 }
 

@@ -2,4 +2,5 @@
 //!
 //! Level 4: takes checked graphs and a weight source; knows no model and no evaluator.
 
+pub mod coreai;
 pub mod mil;

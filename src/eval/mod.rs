@@ -12,6 +12,7 @@ mod accuracy;
 mod block;
 mod elementwise;
 mod host;
+mod inputs;
 mod math;
 mod matrix;
 mod metrics;
@@ -28,6 +29,7 @@ mod weights;
 
 pub use accuracy::{Accuracy, accuracy};
 pub use host::{HostError, HostTensor, Values};
+pub use inputs::fit;
 pub use metrics::{Comparison, MetricError, compare};
 pub use run::Evaluator;
 

@@ -4,10 +4,10 @@ use super::plan::{Step, WholeOp, plan};
 use super::pool::Pool;
 use super::rows::{Program, Watch, look};
 use super::value::{Reading, RoundF16, is_float, tensor};
-use super::{EvalError, HostTensor, InputCast, NonFinite, Options, Peak, Report, Values};
+use super::{EvalError, HostTensor, InputCast, NonFinite, Options, Peak, Report, Values, fit};
 use super::{matrix, reduce, rows, shape, weights};
 use crate::ir::{Graph, Materializer, Op, ValueId};
-use crate::tensor::{DType, Fact, WeightSource, bytes_of_f32, narrow_f16, round_f16};
+use crate::tensor::{DType, Fact, WeightSource, round_f16};
 use crate::validate::Checked;
 use candle_core::{DType as Stored, Device, Error, Tensor};
 use rayon::prelude::*;
@@ -62,17 +62,10 @@ impl<'a> Evaluator<'a> {
         casts: &mut Vec<InputCast>,
     ) -> Result<Vec<(ValueId, Tensor)>, EvalError> {
         let named: Vec<(&str, ValueId, &Fact)> = self.graph.inputs().iter().filter_map(|id| self.input(*id)).collect();
-        let expected = || named.iter().map(|(n, _, fact)| format!("{n} {fact}")).collect::<Vec<_>>().join(", ");
-        if let Some(input) = inputs.keys().find(|k| named.iter().all(|(name, ..)| name != k)) {
-            return Err(EvalError::Unknown { input: input.clone(), expected: expected() });
-        }
-        let feed = |(name, id, fact): &(&str, ValueId, &Fact)| {
-            let given =
-                inputs.get(*name).ok_or_else(|| EvalError::Missing { input: (*name).into(), expected: expected() })?;
-            let tensor = self.feed(name, *id, fact, given, casts)?;
-            Ok((*id, tensor))
-        };
-        named.iter().map(feed).collect()
+        let declared: Vec<(&str, &Fact)> = named.iter().map(|(name, _, fact)| (*name, *fact)).collect();
+        let (fitted, cast) = fit(&declared, inputs)?;
+        casts.extend(cast);
+        named.iter().zip(&fitted).map(|((_, id, _), given)| Ok((*id, self.feed(*id, given)?))).collect()
     }
 
     fn input(&self, id: ValueId) -> Option<(&'a str, ValueId, &'a Fact)> {
@@ -80,36 +73,19 @@ impl<'a> Evaluator<'a> {
         if let Op::Input(name) = &node.op { Some((name, id, &node.fact)) } else { None }
     }
 
-    fn feed(
-        &self,
-        name: &str,
-        id: ValueId,
-        fact: &Fact,
-        given: &HostTensor,
-        casts: &mut Vec<InputCast>,
-    ) -> Result<Tensor, EvalError> {
-        let (from, to) = (given.fact().dtype, fact.dtype);
-        let kind = from == to || (from.is_float() && to.is_float());
-        if !kind || given.fact().shape != fact.shape {
-            let (found, expected) = (given.fact().clone(), fact.clone());
-            return Err(EvalError::Input { input: name.into(), found, expected });
-        }
-        let failed = |source| self.failed(id, source);
-        let values = match given.values() {
-            Values::I32(v) => return Tensor::from_slice(v, fact.shape.dims(), &Device::Cpu).map_err(failed),
-            Values::F32(v) => v,
+    fn feed(&self, id: ValueId, given: &HostTensor) -> Result<Tensor, EvalError> {
+        let dims = given.fact().shape.dims();
+        let made = match given.values() {
+            Values::I32(values) => Tensor::from_slice(values, dims, &Device::Cpu),
+            Values::F32(values) => {
+                let mut values = values.clone();
+                if self.options.round_f16 {
+                    round_f16(&mut values);
+                }
+                tensor(values, dims)
+            }
         };
-        if from != to {
-            let mut sink = Vec::new();
-            let fits = if to == DType::F16 { narrow_f16(values, &mut sink) } else { bytes_of_f32(values, &mut sink) };
-            fits.map_err(|source| EvalError::Cast { input: name.into(), from, source })?;
-            casts.push(InputCast { input: name.into(), from, to });
-        }
-        let mut values = values.clone();
-        if to == DType::F16 || self.options.round_f16 {
-            round_f16(&mut values);
-        }
-        tensor(values, fact.shape.dims()).map_err(failed)
+        made.map_err(|source| self.failed(id, source))
     }
 
     fn failed(&self, id: ValueId, source: Error) -> EvalError {

@@ -19,9 +19,9 @@ pub use inspect::{
     AiModelView, BlockerView, CompiledView, FunctionView, InspectError, Inspection, PackageView, WeightView, inspect,
 };
 pub use origin::Origin;
-pub use package::{Converted, Destination, FunctionReport, GraphFigures, PipelineError};
+pub use package::{Converted, Destination, FunctionReport, GraphFigures, PipelineError, Writer};
 pub use regions::{Host, Regions, RegionsError, regions};
-pub use run::{Ran, RunError, RunOptions, run};
+pub use run::{Ran, RunError, RunOptions, Runtime, run};
 
 /// Told how far a job is, and asked whether it is still wanted; the command line draws it.
 pub trait Progress: Sync {

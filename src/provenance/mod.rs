@@ -11,7 +11,8 @@ use serde_json::Value;
 /// Version of the record's form; raised when a field is added or changes its meaning.
 pub const RECORD_VERSION: u32 = 1;
 
-/// One artefact's record, written beside it as `NAME.record.json`.
+/// One artefact's record, written beside it as `ARTEFACT.record.json`, its ending included: one name may stand for
+/// several formats.
 #[derive(Debug, Serialize)]
 pub struct Record {
     /// Always [`RECORD_VERSION`].
@@ -95,7 +96,7 @@ pub struct Check {
 }
 
 /// A check that was not run.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct NotRun {
     /// What would have been checked.
     pub name: &'static str,
@@ -120,6 +121,11 @@ fn not_run<const N: usize>(names: [&'static str; N]) -> Vec<NotRun> {
 }
 
 impl Record {
+    /// What its file is called.
+    pub fn file_name(&self) -> String {
+        format!("{}.record.json", self.artefact.name)
+    }
+
     /// The record's bytes: indented JSON, ended by a newline.
     ///
     /// # Errors

@@ -95,7 +95,7 @@ fn each_bucket_is_a_function_that_gives_the_published_tokens() {
     assert_eq!(read("default.safetensors"), read("out.safetensors"));
     let census = coremltools(&dir.path().join(name))["census"].clone();
     assert_eq!(census.as_object().unwrap().keys().collect::<Vec<_>>(), ["T200", "T400"]);
-    let record = json(&dir.path().join("out/eg2_encoder_fp32_T200_T400.record.json"));
+    let record = json(&dir.path().join("out/eg2_encoder_fp32_T200_T400.mlpackage.record.json"));
     assert_eq!(record["options"]["bucket"], serde_json::json!([200, 400]));
     let functions = record["stages"]["functions"].as_array().unwrap();
     let names: Vec<_> = functions.iter().map(|f| f["name"].as_str().unwrap()).collect();
@@ -145,7 +145,8 @@ fn front_and_body_are_the_encoder() {
         }
     }
     let names = ["body1_fp16", "body1_fp32", "front1_fp32"];
-    let wanted = names.iter().flat_map(|n| ["mlpackage", "record.json"].map(|e| format!("eg2_encoder_{n}_T200.{e}")));
+    let wanted =
+        names.iter().flat_map(|n| ["mlpackage", "mlpackage.record.json"].map(|e| format!("eg2_encoder_{n}_T200.{e}")));
     assert_eq!(listed(&dir.path().join("out")), wanted.collect::<Vec<_>>());
 }
 

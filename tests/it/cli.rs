@@ -14,7 +14,7 @@ pub fn fixture(name: &str) -> PathBuf {
 pub fn command(folder: &Path) -> Command {
     let mut command = Command::cargo_bin("eg2-convert").unwrap();
     command.current_dir(folder);
-    for variable in ["EG2_CHECKPOINT", "HF_HOME", "HF_HUB_CACHE"] {
+    for variable in ["EG2_CHECKPOINT", "EG2_COREAI_PYTHON", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME"] {
         command.env_remove(variable);
     }
     command.env("HOME", folder);
@@ -58,13 +58,13 @@ fn encoder_publishes_once_and_then_says_unchanged() {
     insta::assert_snapshot!(redacted(&out));
     assert_eq!(
         listed(&dir.path().join("out")),
-        ["eg2_encoder_fp16_T200.mlpackage", "eg2_encoder_fp16_T200.record.json"]
+        ["eg2_encoder_fp16_T200.mlpackage", "eg2_encoder_fp16_T200.mlpackage.record.json"]
     );
-    let record = fs_err::read(dir.path().join("out/eg2_encoder_fp16_T200.record.json")).unwrap();
+    let record = fs_err::read(dir.path().join("out/eg2_encoder_fp16_T200.mlpackage.record.json")).unwrap();
     let (code, out, _) = encoder(dir.path(), &[]);
     assert_eq!(code, 0);
     assert!(out.contains("unchanged"), "{out}");
-    assert_eq!(fs_err::read(dir.path().join("out/eg2_encoder_fp16_T200.record.json")).unwrap(), record);
+    assert_eq!(fs_err::read(dir.path().join("out/eg2_encoder_fp16_T200.mlpackage.record.json")).unwrap(), record);
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn another_artefact_is_not_replaced_without_force() {
         run(dir.path(), &[&args[..], more].concat())
     };
     let root = || {
-        let record = fs_err::read(dir.path().join("out/eg2_encoder_fp16_T200.record.json")).unwrap();
+        let record = fs_err::read(dir.path().join("out/eg2_encoder_fp16_T200.mlpackage.record.json")).unwrap();
         let record: Value = serde_json::from_slice(&record).unwrap();
         record["artefact"]["digest_root"].as_str().unwrap().to_string()
     };
@@ -255,11 +255,11 @@ fn names_that_are_not_utf8() {
 fn a_record_that_cannot_be_written_holds_the_bundle_back() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    fs_err::create_dir_all(out.join("eg2_encoder_fp16_T200.record.json")).unwrap();
+    fs_err::create_dir_all(out.join("eg2_encoder_fp16_T200.mlpackage.record.json")).unwrap();
     let (code, _, err) = encoder(dir.path(), &[]);
     assert_eq!(code, 2, "{err}");
-    assert_eq!(listed(&out), ["eg2_encoder_fp16_T200.record.json"]);
-    fs_err::remove_dir(out.join("eg2_encoder_fp16_T200.record.json")).unwrap();
+    assert_eq!(listed(&out), ["eg2_encoder_fp16_T200.mlpackage.record.json"]);
+    fs_err::remove_dir(out.join("eg2_encoder_fp16_T200.mlpackage.record.json")).unwrap();
     assert_eq!(encoder(dir.path(), &[]).0, 0);
 }
 

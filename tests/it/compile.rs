@@ -75,7 +75,7 @@ impl Place {
         }
         place.write("encoder.aimodel/main.mlirb", "model");
         place.write("build/encoder.h16c.aimodelc/old", "whole");
-        place.write("build/encoder.h16c.record.json", "old record");
+        place.write("build/encoder.h16c.aimodelc.record.json", "old record");
         place
     }
 
@@ -186,11 +186,11 @@ fn success_is_published_with_its_record() {
         seconds [n]
         ");
     });
-    assert_eq!(place.names(), ["encoder.h16c.aimodelc", "encoder.h16c.record.json"]);
+    assert_eq!(place.names(), ["encoder.h16c.aimodelc", "encoder.h16c.aimodelc.record.json"]);
     assert!(place.at("build/encoder.h16c.aimodelc/main-h16c.mlirb").is_file());
     assert!(!place.at("build/encoder.h16c.aimodelc/old").exists());
 
-    let record = fs_err::read_to_string(place.at("build/encoder.h16c.record.json")).unwrap();
+    let record = fs_err::read_to_string(place.at("build/encoder.h16c.aimodelc.record.json")).unwrap();
     let real = place.dir.path().canonicalize().unwrap();
     assert!(!record.contains(real.to_str().unwrap()) && !record.contains("\"/"), "{record}");
     let record: Value = serde_json::from_str(&record).unwrap();
@@ -416,7 +416,7 @@ fn each_architecture_has_a_bundle_and_all_pass_or_none_is_published() {
     assert_eq!(place.built(), before);
     let (code, _, err) = place.run("success", &[&both[..], &["--expect", "h16c=1,h18p=1"]].concat());
     assert_eq!(code, 0, "{err}");
-    let want = ["h16c.aimodelc", "h16c.record.json", "h18p.aimodelc", "h18p.record.json"];
+    let want = ["h16c.aimodelc", "h16c.aimodelc.record.json", "h18p.aimodelc", "h18p.aimodelc.record.json"];
     assert_eq!(place.names(), want.map(|name| format!("encoder.{name}")));
 }
 
@@ -462,7 +462,7 @@ fn a_package_goes_through_xcrun() {
         seconds [n]
         ");
     });
-    let record = fs_err::read(place.at("build/encoder.record.json")).unwrap();
+    let record = fs_err::read(place.at("build/encoder.mlmodelc.record.json")).unwrap();
     let record: Value = serde_json::from_slice(&record).unwrap();
     assert_eq!(record["stages"]["compile"]["version"], "3404.16.1");
 }

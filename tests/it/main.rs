@@ -8,6 +8,7 @@ mod cli;
 mod compile;
 #[path = "../support/compiled_tree.rs"]
 mod compiled_tree;
+mod coreai;
 mod coreml;
 mod encoder;
 mod graphs;

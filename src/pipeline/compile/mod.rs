@@ -277,7 +277,7 @@ impl Job<'_> {
     }
 
     fn told(&self, made: Made<'_>, record: Record, outcome: Outcome) -> Result<Compiled, CompileError> {
-        write_file(&made.path.with_file_name(format!("{}.record.json", made.name)), &record.to_bytes()?)?;
+        write_file(&made.path.with_file_name(record.file_name()), &record.to_bytes()?)?;
         let outcome = match outcome {
             Outcome::Published => "published",
             Outcome::Unchanged => "unchanged",

@@ -1,4 +1,9 @@
-//! Core AI bundles to be compiled (`.aimodel`), as far as they show without Apple's reader: hash, header, metadata.
+//! Core AI bundles to be compiled (`.aimodel`): as far as they show without Apple's reader (hash, header, metadata),
+//! and read back through it.
+
+mod read_back;
+
+pub use read_back::{AiModelReadBack, AiModelReadBackError, read_back_aimodel};
 
 use super::{HashCheck, metadata};
 use crate::digest::Digest;

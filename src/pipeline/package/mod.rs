@@ -1,25 +1,31 @@
-//! From authored graphs to published, checked packages with their records: one job may make several artefacts, each of
-//! several functions, and publishes all of them or none.
+//! From authored graphs to published, checked bundles with their records: one job may make several artefacts, each of
+//! several functions and in several formats, and publishes all of them or none.
+
+mod write;
+
+pub use write::Writer;
 
 use super::Progress;
-use super::origin::{Counted, SourceFiles};
+use super::origin::SourceFiles;
 use crate::analysis::{self, Census, WeightReport};
-use crate::bundle::{self, Outcome, PublishError, ReadBack, ReadBackError, Replace, Stage};
+use crate::bundle::{self, AiModelReadBackError, Outcome, PublishError, ReadBackError, Replace, Stage};
 use crate::checkpoint::CheckpointError;
 use crate::digest::Digest;
-use crate::emit::mil::{self, Description, MilError, MilReport};
+use crate::emit::coreai::{BridgeError, CoreAiError};
+use crate::emit::mil::{Description, MilError};
 use crate::files::FolderLock;
 use crate::ir::{Graph, print};
 use crate::models::blocks::AuthorError;
 use crate::models::gemma_audio::ConfigError;
 use crate::passes::{Precision, PrecisionError, PrecisionReport, SplitError, precision};
-use crate::provenance::{Artefact, Check, RECORD_VERSION, Record, SourceRecord, Tool, needs_a_device};
+use crate::provenance::{Artefact, Check, NotRun, RECORD_VERSION, Record, SourceRecord, Tool, needs_a_device};
 use crate::tensor::WeightSource;
 use crate::validate::{self, Checked, Violation};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::io;
 use std::path::{Path, PathBuf};
+use write::{Content, Written, write};
 
 /// Why a conversion ended early.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +49,12 @@ pub enum PipelineError {
     Mil(#[from] MilError),
     #[error(transparent)]
     ReadBack(#[from] ReadBackError),
+    #[error(transparent)]
+    CoreAi(#[from] CoreAiError),
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
+    #[error(transparent)]
+    AiModelReadBack(#[from] AiModelReadBackError),
     #[error(transparent)]
     Publish(#[from] PublishError),
     #[error(transparent)]
@@ -72,6 +84,10 @@ pub struct Destination {
     pub force: bool,
     /// Do all but write.
     pub dry_run: bool,
+    /// The formats, in that order.
+    pub writers: Vec<Writer>,
+    /// A format that was left out, to be recorded as such.
+    pub left_out: Option<NotRun>,
 }
 
 /// An artefact that a conversion made.
@@ -138,7 +154,7 @@ pub struct FunctionReport {
     pub graph: GraphFigures,
 }
 
-/// Takes `job` to published packages.
+/// Takes `job` to published bundles.
 ///
 /// # Errors
 /// Any stage's; nothing is left half-written, and no artefact is published without the others.
@@ -148,13 +164,16 @@ pub(super) fn package(
     progress: &dyn Progress,
 ) -> Result<Vec<Converted>, PipelineError> {
     let Job { artefacts, source, files } = job;
-    let ready = artefacts.into_iter().map(|plan| Ready::new(plan, source, to)).collect::<Result<Vec<_>, _>>()?;
+    let ready = artefacts.into_iter().map(|plan| Ready::new(plan, source)).collect::<Result<Vec<_>, _>>()?;
+    let planned = || ready.iter().flat_map(|artefact| to.writers.iter().map(move |writer| (artefact, writer)));
     if to.dry_run {
-        return Ok(ready.into_iter().map(|artefact| artefact.converted("dry run", None)).collect());
+        return Ok(planned().map(|(artefact, writer)| artefact.converted(writer, to, "dry run", None)).collect());
     }
     let (written, source) = std::thread::scope(|threads| {
         let hashed = threads.spawn(|| files.record());
-        let written = ready.iter().map(|artefact| artefact.write(source, progress)).collect::<Result<Vec<_>, _>>()?;
+        let written = planned()
+            .map(|(artefact, writer)| artefact.write(writer, source, to, progress))
+            .collect::<Result<Vec<_>, _>>()?;
         Ok::<_, PipelineError>((written, hashed.join().map_err(|_| PipelineError::Hashing)??))
     })?;
     if progress.stopped() {
@@ -162,24 +181,24 @@ pub(super) fn package(
     }
     let (stages, reports): (Vec<Stage>, Vec<Written>) = written.into_iter().unzip();
     let replace = if to.force { Replace::Force } else { Replace::Never };
-    let bundles = stages.into_iter().zip(reports.iter().map(|written| &written.read_back.tree)).collect();
+    let bundles = stages.into_iter().zip(reports.iter().map(|written| &written.tree)).collect();
     // A bundle and its record change together: another process waits, and a record that cannot be is known before.
     let _lock = FolderLock::of(&to.folder);
     let mut records = Vec::new();
-    for (artefact, written) in ready.iter().zip(&reports) {
-        let record = artefact.record(written, source.clone())?;
-        let file = to.folder.join(format!("{}.record.json", artefact.plan.name));
+    for ((artefact, writer), written) in planned().zip(&reports) {
+        let record = artefact.record(writer, written, source.clone(), to.left_out)?;
+        let file = to.folder.join(record.file_name());
         records.push((bundle::prepare_file(&file, &record.to_bytes()?)?, record));
     }
     let outcomes = bundle::commit(bundles, replace)?;
     let mut converted = Vec::new();
-    for ((artefact, (file, record)), outcome) in ready.into_iter().zip(records).zip(outcomes) {
+    for (((artefact, writer), (file, record)), outcome) in planned().zip(records).zip(outcomes) {
         file.persist().map_err(PipelineError::Io)?;
         let outcome = match outcome {
             Outcome::Published => "published",
             Outcome::Unchanged => "unchanged",
         };
-        converted.push(artefact.converted(outcome, Some(record)));
+        converted.push(artefact.converted(writer, to, outcome, Some(record)));
     }
     Ok(converted)
 }
@@ -187,19 +206,12 @@ pub(super) fn package(
 /// An artefact whose graphs are in their final precision and keep every rule.
 struct Ready {
     plan: Plan,
-    path: PathBuf,
     graphs: Vec<Graph>,
     reports: Vec<FunctionReport>,
 }
 
-/// What was written and found the same when read back.
-struct Written {
-    mil: MilReport,
-    read_back: ReadBack,
-}
-
 impl Ready {
-    fn new(plan: Plan, source: &dyn WeightSource, to: &Destination) -> Result<Ready, PipelineError> {
+    fn new(plan: Plan, source: &dyn WeightSource) -> Result<Ready, PipelineError> {
         let (mut graphs, mut reports) = (Vec::new(), Vec::new());
         for Function { graph, authoring } in &plan.functions {
             let (graph, report) = precision(graph, plan.precision, source)?;
@@ -212,62 +224,71 @@ impl Ready {
             });
             graphs.push(graph);
         }
-        let path = to.folder.join(format!("{}.mlpackage", plan.name));
-        Ok(Ready { plan, path, graphs, reports })
+        Ok(Ready { plan, graphs, reports })
     }
 
-    /// Writes the package beside its destination and reads it back.
-    fn write(&self, source: &dyn WeightSource, progress: &dyn Progress) -> Result<(Stage, Written), PipelineError> {
-        let checked: Vec<Checked<'_>> =
+    /// Folder name of the bundle in that format.
+    fn name(&self, writer: &Writer) -> String {
+        format!("{}.{}", self.plan.name, writer.format().ending())
+    }
+
+    /// Writes the bundle beside its destination and reads it back.
+    fn write(
+        &self,
+        writer: &Writer,
+        source: &dyn WeightSource,
+        to: &Destination,
+        progress: &dyn Progress,
+    ) -> Result<(Stage, Written), PipelineError> {
+        let functions: Vec<Checked<'_>> =
             self.graphs.iter().map(validate::check).collect::<Result<_, _>>().map_err(PipelineError::Invalid)?;
-        let stage = Stage::new(&self.path, self.needed())?;
-        progress.stage("writing", self.plan.functions.iter().map(|f| analysis::weights(&f.graph).total_bytes).sum());
-        let counted = Counted { inner: source, progress };
-        let mil = mil::write(&checked, &counted, &self.plan.description, stage.path())
-            .map_err(|error| if progress.stopped() { PipelineError::Interrupted } else { error.into() })?;
-        progress.stage("reading back", 0);
-        let read_back = bundle::read_back(stage.path(), &mil, &checked)?;
-        Ok((stage, Written { mil, read_back }))
+        let content = Content {
+            functions: &functions,
+            source,
+            description: &self.plan.description,
+            needed: self.needed(),
+            read: self.plan.functions.iter().map(|f| analysis::weights(&f.graph).total_bytes).sum(),
+        };
+        write(writer, &content, &to.folder.join(self.name(writer)), progress)
     }
 
-    /// Bytes that the package will take: weights, which functions share, alignment, and the program beside them.
+    /// Bytes that a bundle will take: weights, which functions share, alignment, and the program beside them.
     fn needed(&self) -> u64 {
         let figures = || self.reports.iter().map(|report| &report.graph);
         let nodes: usize = figures().map(|f| f.census.total() + f.census.constants).sum();
         figures().map(|f| f.weights.total_bytes).max().unwrap_or(0) + nodes as u64 * 2048
     }
 
-    fn record(&self, written: &Written, source: SourceRecord) -> Result<Record, PipelineError> {
-        let Written { mil, read_back } = written;
+    fn record(
+        &self,
+        writer: &Writer,
+        written: &Written,
+        source: SourceRecord,
+        left_out: Option<NotRun>,
+    ) -> Result<Record, PipelineError> {
+        let Written { tree, report, read_back } = written;
         let mut stages = Map::new();
         stages.insert("functions".into(), serde_json::to_value(&self.reports)?);
-        stages.insert("mil".into(), serde_json::to_value(mil)?);
+        stages.insert(writer.stage().into(), report.clone());
         Ok(Record {
             record_version: RECORD_VERSION,
             tool: Tool::this(),
             artefact: Artefact {
-                name: format!("{}.mlpackage", self.plan.name),
-                format: "mlpackage",
-                digest_root: read_back.tree.root(),
-                files: read_back.tree.files.clone(),
+                name: self.name(writer),
+                format: writer.format().ending(),
+                digest_root: tree.root(),
+                files: tree.files.clone(),
             },
             source,
             options: self.plan.options.clone(),
             stages,
-            checks: vec![Check {
-                name: "read_back",
-                figures: json!({
-                    "functions": read_back.functions,
-                    "operations": read_back.operations,
-                    "constants": read_back.constants,
-                }),
-            }],
-            not_run: needs_a_device(),
+            checks: vec![Check { name: "read_back", figures: read_back.clone() }],
+            not_run: needs_a_device().into_iter().chain(left_out).collect(),
         })
     }
 
-    fn converted(self, outcome: &'static str, record: Option<Record>) -> Converted {
-        Converted { path: self.path, outcome, functions: self.reports, record }
+    fn converted(&self, writer: &Writer, to: &Destination, outcome: &'static str, record: Option<Record>) -> Converted {
+        Converted { path: to.folder.join(self.name(writer)), outcome, functions: self.reports.clone(), record }
     }
 }
 

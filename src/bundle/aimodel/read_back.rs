@@ -1,0 +1,172 @@
+//! Holds an `.aimodel` that Apple's serializer wrote against what it was given.
+
+use super::PROGRAM;
+use crate::bundle::{Tree, TreeError, path_like};
+use crate::digest::Digest;
+use crate::emit::coreai::{self, Bridge, BridgeError, FunctionFacts, Line, Program, ReadFunction};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+/// What was found the same.
+#[derive(Clone, Debug, Serialize)]
+pub struct AiModelReadBack {
+    /// Every file of the bundle.
+    pub tree: Tree,
+    /// Functions whose outputs are computed from what was written.
+    pub functions: usize,
+    /// Operations and constants of each type, as they stand in the bundle.
+    pub ops: BTreeMap<String, usize>,
+}
+
+/// What differs between a bundle and what was to be written.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum AiModelReadBackError {
+    #[error(transparent)]
+    Bridge(#[from] BridgeError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error("{what} could not be read back")]
+    Io {
+        what: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    #[error("functions read back are {found:?}, written were {written:?}")]
+    Functions { found: Vec<String>, written: Vec<String> },
+    #[error("function {function}: {what} read back are {found:?}, written were {written:?}")]
+    Features { function: String, what: &'static str, found: Vec<String>, written: Vec<String> },
+    #[error("function {function}: output {output} read back is not computed from what was written")]
+    Wiring { function: String, output: String },
+    #[error("{HASH} is not the digest of {PROGRAM}")]
+    Hash,
+    #[error("{file} names a path of this machine: {found}")]
+    Path { file: String, found: String },
+}
+
+const HASH: &str = "main.hash";
+
+/// Reads the bundle in `dir` back through Apple's reader: functions, features, and all that each output is computed
+/// from must be what `program` says. `scratch` is a folder for what is handed over.
+///
+/// # Errors
+/// The first difference found.
+pub fn read_back_aimodel(
+    dir: &Path,
+    program: &Program,
+    bridge: &Bridge,
+    scratch: &Path,
+) -> Result<AiModelReadBack, AiModelReadBackError> {
+    let read = bridge.read(dir, scratch)?;
+    same(program, &read)?;
+    let tree = Tree::of(dir)?;
+    same_hash(dir, &tree)?;
+    no_paths(dir, &tree)?;
+    let mut ops = BTreeMap::new();
+    for line in read.iter().flat_map(|f| &f.lines) {
+        *ops.entry(line.kind.clone()).or_default() += 1;
+    }
+    Ok(AiModelReadBack { tree, functions: read.len(), ops })
+}
+
+fn no_paths(dir: &Path, tree: &Tree) -> Result<(), AiModelReadBackError> {
+    let io = |source| AiModelReadBackError::Io { what: "the bundle", source };
+    for file in &tree.files {
+        let scan = fs_err::File::open(dir.join(&file.path)).and_then(|f| path_like(f, 1)).map_err(io)?;
+        if let Some(found) = scan.into_iter().next() {
+            return Err(AiModelReadBackError::Path { file: file.path.clone(), found });
+        }
+    }
+    Ok(())
+}
+
+fn same_hash(out: &Path, tree: &Tree) -> Result<(), AiModelReadBackError> {
+    let stored = fs_err::read(out.join(HASH)).map_err(|source| AiModelReadBackError::Io { what: HASH, source })?;
+    let program = tree.files.iter().find(|f| f.path == PROGRAM).ok_or(AiModelReadBackError::Hash)?;
+    if stored == program.sha256.bytes() { Ok(()) } else { Err(AiModelReadBackError::Hash) }
+}
+
+/// Functions, features, and for each output a digest of all it is computed from: operations, their types, wiring and
+/// the values of constants. The serializer may drop what nothing reads and merge what is equal.
+fn same(program: &Program, read: &[ReadFunction]) -> Result<(), AiModelReadBackError> {
+    let (found, written): (Vec<String>, Vec<String>) =
+        (read.iter().map(|f| f.name.clone()).collect(), program.functions.iter().map(|f| f.name.clone()).collect());
+    if found != written {
+        return Err(AiModelReadBackError::Functions { found, written });
+    }
+    for (written, found) in program.functions.iter().zip(read) {
+        same_function(written, found)?;
+    }
+    Ok(())
+}
+
+fn same_function(written: &FunctionFacts, found: &ReadFunction) -> Result<(), AiModelReadBackError> {
+    let shown = |list: &[(String, String)]| list.iter().map(|(n, t)| format!("{n} {t}")).collect::<Vec<_>>();
+    let sides = [("inputs", &written.inputs, &found.inputs), ("outputs", &written.outputs, &found.outputs)];
+    for (what, written_side, found_side) in sides {
+        let (found, written_side) = (shown(found_side), shown(&coreai::types(written_side)));
+        if found != written_side {
+            return Err(AiModelReadBackError::Features {
+                function: written.name.clone(),
+                what,
+                found,
+                written: written_side,
+            });
+        }
+    }
+    let inputs = shown(&found.inputs);
+    let (found, ours) = (signatures(&inputs, &found.lines), signatures(&inputs, &written.lines));
+    let mut outputs = written.outputs.iter().zip(ours).enumerate();
+    match outputs.find(|(at, (_, ours))| found.get(*at) != Some(ours)) {
+        Some((_, ((output, _), _))) => {
+            Err(AiModelReadBackError::Wiring { function: written.name.clone(), output: output.clone() })
+        }
+        None => Ok(()),
+    }
+}
+
+/// For each output, a digest of all it is computed from. The serializer writes a reshaped constant as a constant of
+/// the new shape, so the two count as the same.
+fn signatures(inputs: &[String], lines: &[Line]) -> Vec<Digest> {
+    let mut known: Vec<(Digest, Option<Digest>)> =
+        inputs.iter().map(|input| (Digest::of(input.as_bytes()), None)).collect();
+    for line in lines {
+        let operands: Vec<_> = line.operands.iter().filter_map(|at| known.get(*at).copied()).collect();
+        if line.results.is_empty() {
+            return operands.into_iter().map(|(digest, _)| digest).collect();
+        }
+        let reshaped = operands.first().and_then(|(_, value)| *value).filter(|_| line.kind == "coreai.reshape");
+        let value = line.value.or(reshaped);
+        let text = match value {
+            Some(value) => format!("{:?} {value}", line.results),
+            None => format!("{} {:?} {:?}", line.kind, line.results, operands.iter().map(|o| o.0).collect::<Vec<_>>()),
+        };
+        known.extend((0..line.results.len()).map(|n| (Digest::of(format!("{n} {text}").as_bytes()), value)));
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(kind: &str, operands: &[usize], value: Option<&[u8]>) -> Line {
+        let results = if kind == "output" { Vec::new() } else { vec!["tensor<2xf32>".into()] };
+        Line { kind: kind.into(), operands: operands.into(), results, value: value.map(Digest::of) }
+    }
+
+    #[test]
+    fn signatures_see_values_and_wiring_and_not_order() {
+        let inputs = ["x tensor<2xf32>".to_string()];
+        let of = |lines: &[Line]| signatures(&inputs, lines);
+        let (a, b) = (line("constant", &[], Some(b"a")), line("constant", &[], Some(b"b")));
+        let base = of(&[a.clone(), b.clone(), line("sub", &[1, 2], None), line("output", &[3], None)]);
+        assert_eq!(base, of(&[b.clone(), a.clone(), line("sub", &[2, 1], None), line("output", &[3], None)]));
+        assert_ne!(base, of(&[a.clone(), b.clone(), line("sub", &[2, 1], None), line("output", &[3], None)]));
+        assert_ne!(base, of(&[a.clone(), a.clone(), line("sub", &[1, 2], None), line("output", &[3], None)]));
+        assert_ne!(base, of(&[a.clone(), b.clone(), line("add", &[1, 2], None), line("output", &[3], None)]));
+        assert_ne!(base, of(&[a, b, line("sub", &[1, 2], None), line("output", &[3, 3], None)]));
+    }
+}

@@ -1,0 +1,238 @@
+//! Apple's serializer, run as a process of its own: it crashes on faults that its verifier lets pass.
+//!
+//! A request goes out and an answer comes back as a file each; no answer means that the process died.
+
+use super::{Line, Program};
+use crate::toolchain::{COREAI_CORE, Command, End, Interrupt, Limits, Tool, ToolRun, run, without_paths};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const SCRIPT: &str = include_str!("bridge.py");
+/// Names the interpreter to use.
+pub const PYTHON_VARIABLE: &str = "EG2_COREAI_PYTHON";
+/// The largest model takes seconds to save; the CPU runtime is slow, and an hour of it is no use to anybody.
+const LIMITS: Limits = Limits { timeout: Duration::from_secs(3600) };
+
+/// An interpreter that is said to have the serializer.
+#[derive(Clone, Debug)]
+pub struct Bridge {
+    python: PathBuf,
+    interrupt: Interrupt,
+}
+
+/// Text for people, written into the bundle.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Metadata {
+    /// What the model does, in a sentence.
+    pub description: String,
+    /// Who made the weights.
+    pub author: String,
+    /// License of the weights.
+    pub license: String,
+    /// Anything else, by key.
+    pub custom: BTreeMap<String, String>,
+}
+
+/// A function as the serializer reads it from a bundle.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct ReadFunction {
+    /// Its name.
+    pub name: String,
+    /// Name and type of each input.
+    pub inputs: Vec<(String, String)>,
+    /// The same of each output.
+    pub outputs: Vec<(String, String)>,
+    /// Its operations.
+    pub lines: Vec<Line>,
+}
+
+/// A tensor in a file of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RawTensor {
+    /// The file: values, little endian and row-major.
+    pub file: PathBuf,
+    /// `f32`, `f16` or `i32`.
+    pub dtype: String,
+    /// Extents.
+    pub shape: Vec<usize>,
+}
+
+/// Why the serializer did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum BridgeError {
+    #[error("Apple's serializer is not here: set {PYTHON_VARIABLE} to a Python that has {} {}", COREAI_CORE.0, COREAI_CORE.1)]
+    NotInstalled,
+    #[error("Apple's serializer cannot be used: {message}; {PYTHON_VARIABLE} names the Python to use")]
+    Version { message: String },
+    #[error("Apple's verifier refuses {}: {message}", node.as_deref().map_or("the program".into(), |n| format!("node {n}")))]
+    Verifier { node: Option<String>, message: String },
+    #[error("Apple's serializer failed: {message}")]
+    Failed { message: String },
+    #[error("Apple's serializer ended with {end} and no answer{}", words(last))]
+    Died { end: End, last: Vec<String> },
+    #[error("Apple's serializer took longer than {} s", after.as_secs())]
+    TimedOut { after: Duration },
+    #[error("interrupted")]
+    Interrupted,
+    #[error("Apple's serializer could not be started")]
+    Start(#[from] crate::toolchain::RunError),
+    #[error("{what} could not be handed over")]
+    Handover {
+        what: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the answer of Apple's serializer makes no sense")]
+    Answer(#[from] serde_json::Error),
+}
+
+fn words(last: &[String]) -> String {
+    last.last().map_or_else(String::new, |line| format!("; its last words: {line}"))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer<T> {
+    Ok(T),
+    Error(Refusal),
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    kind: String,
+    message: String,
+    line: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct Saved {
+    bytes: u64,
+}
+
+#[derive(Deserialize)]
+struct Functions {
+    functions: Vec<ReadFunction>,
+}
+
+#[derive(Deserialize)]
+struct Outputs {
+    outputs: BTreeMap<String, RawTensor>,
+}
+
+impl Bridge {
+    /// The interpreter that `$EG2_COREAI_PYTHON` names, or that of the environment in the user's cache.
+    pub fn find(interrupt: &Interrupt) -> Option<Bridge> {
+        let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        if let Some(python) = set(PYTHON_VARIABLE) {
+            return Some(Bridge::at(python, interrupt));
+        }
+        let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
+        let python = cache.join("eg2-convert").join(format!("coreai-{}", COREAI_CORE.1)).join("bin/python");
+        python.exists().then(|| Bridge::at(python, interrupt))
+    }
+
+    /// That interpreter.
+    pub fn at(python: impl Into<PathBuf>, interrupt: &Interrupt) -> Bridge {
+        Bridge { python: python.into(), interrupt: interrupt.clone() }
+    }
+
+    /// Saves `program`, whose weights are in the file `weights`, as the bundle `out`. Gives the bytes of its program
+    /// file. `scratch` is a folder for what is handed over.
+    ///
+    /// # Errors
+    /// The serializer is not there, refuses the program, or dies.
+    pub fn save(
+        &self,
+        program: &Program,
+        weights: &Path,
+        metadata: &Metadata,
+        out: &Path,
+        scratch: &Path,
+    ) -> Result<u64, BridgeError> {
+        let text = scratch.join("program.mlir");
+        fs_err::write(&text, &program.text).map_err(|source| BridgeError::Handover { what: "the text", source })?;
+        let request = json!({
+            "command": "write",
+            "text": text,
+            "weights": weights,
+            "weight_bytes": program.weight_bytes,
+            "blobs": program.blobs,
+            "out": out,
+            "metadata": metadata,
+            "producer": format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
+        });
+        self.ask::<Saved>(request, scratch, &program.paths).map(|saved| saved.bytes)
+    }
+
+    /// Reads the functions of a bundle.
+    ///
+    /// # Errors
+    /// The serializer is not there, cannot read the bundle, or dies.
+    pub fn read(&self, bundle: &Path, scratch: &Path) -> Result<Vec<ReadFunction>, BridgeError> {
+        let request = json!({ "command": "read", "path": bundle });
+        self.ask::<Functions>(request, scratch, &[]).map(|read| read.functions)
+    }
+
+    /// Runs one function on Apple's CPU runtime; outputs go to files in `scratch`.
+    ///
+    /// # Errors
+    /// The serializer is not there, the function takes other inputs, or the runtime dies.
+    pub fn run(
+        &self,
+        bundle: &Path,
+        function: &str,
+        inputs: &BTreeMap<String, RawTensor>,
+        scratch: &Path,
+    ) -> Result<BTreeMap<String, RawTensor>, BridgeError> {
+        let request = json!({
+            "command": "run", "path": bundle, "function": function, "inputs": inputs, "folder": scratch,
+        });
+        self.ask::<Outputs>(request, scratch, &[]).map(|ran| ran.outputs)
+    }
+
+    /// `paths` are those of the lines that the request's text has.
+    fn ask<T: DeserializeOwned>(&self, mut request: Value, scratch: &Path, paths: &[String]) -> Result<T, BridgeError> {
+        let handover = |what| move |source| BridgeError::Handover { what, source };
+        let (file, answer) = (scratch.join("request.json"), scratch.join("answer.json"));
+        request["answer"] = json!(answer);
+        request["coreai_core"] = json!(COREAI_CORE.1);
+        fs_err::write(&file, request.to_string()).map_err(handover("the request"))?;
+        // An answer to another request must not be taken for this one's.
+        match fs_err::remove_file(&answer) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(handover("the request")(error)),
+            Ok(()) | Err(_) => {}
+        }
+        let command = Command::new(&self.python).args(["-I", "-c", SCRIPT]).arg(&file);
+        let finished = match run(Tool::Python, &command, LIMITS, &self.interrupt)? {
+            ToolRun::Finished(finished) => finished,
+            ToolRun::NotInstalled(_) => return Err(BridgeError::NotInstalled),
+            ToolRun::TimedOut { after, .. } => return Err(BridgeError::TimedOut { after }),
+            ToolRun::Interrupted => return Err(BridgeError::Interrupted),
+        };
+        // A process can die after it has answered; what it answered is then not to be relied on.
+        let text = match fs_err::read_to_string(&answer) {
+            Ok(text) if finished.end.is_success() => text,
+            Ok(_) | Err(_) => {
+                let last = finished.stderr.last_lines.iter().map(|line| without_paths(line)).collect();
+                return Err(BridgeError::Died { end: finished.end, last });
+            }
+        };
+        match serde_json::from_str(&text)? {
+            Answer::Ok(answer) => Ok(answer),
+            Answer::Error(Refusal { kind, message, line }) => Err(match kind.as_str() {
+                "python" | "missing" | "version" => BridgeError::Version { message },
+                "verifier" => {
+                    let node = line.and_then(|l| paths.get(l.checked_sub(1)?)).filter(|p| !p.is_empty()).cloned();
+                    BridgeError::Verifier { node, message }
+                }
+                _ => BridgeError::Failed { message: without_paths(&message) },
+            }),
+        }
+    }
+}
