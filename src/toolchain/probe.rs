@@ -136,8 +136,8 @@ mod tests {
         coremlcompiler: Ready { version: "3404.16.1" }
         swiftc: Broken { reason: "signal 6 (SIGABRT)" }
         python3: Ready { version: "Python 3.12.1" }
-        coreai-core: OtherVersion { version: "1.0.0b2", wanted: "1.0.0b3" }
         uv: Missing
+        coreai-core: Missing
         "#);
     }
 }

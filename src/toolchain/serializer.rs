@@ -142,7 +142,15 @@ mod tests {
             fs_err::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
             states.push(health());
         }
-        insta::assert_snapshot!(states.join("\n"), @"");
+        insta::assert_snapshot!(states.join("\n"), @r#"
+        Missing
+        Ready { version: "1.0.0b3" }
+        OtherVersion { version: "Python 3.9", wanted: "Python 3.11 to 3.14" }
+        Missing
+        OtherVersion { version: "1.0.0b2", wanted: "1.0.0b3" }
+        Broken { reason: "asked for its version, it said hello" }
+        Broken { reason: "exit code 3" }
+        "#);
     }
 
     #[test]

@@ -16,3 +16,4 @@ mod headroom;
 mod layering;
 mod python;
 mod regions;
+mod tools;
