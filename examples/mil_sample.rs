@@ -1,4 +1,4 @@
-//! Writes packages with every op into a directory, to be checked by another tool: `mil_sample DIR`.
+//! Writes packages with every op and every kind of compressed constant into a directory, to be checked by another tool: `mil_sample DIR`.
 
 #[path = "../tests/support/mil_sample.rs"]
 #[expect(clippy::unwrap_used, reason = "test support: a sample graph that cannot be wired is a bug of the sample")]
@@ -29,5 +29,10 @@ fn main() -> anyhow::Result<()> {
             }
         }
     }
+    let package = dir.join("compressed.mlpackage");
+    fs_err::create_dir_all(&package)?;
+    let graph = sample::compressed("main", &memory);
+    let checked: Vec<_> = check(&graph).into_iter().collect();
+    write(&checked, &memory, &description, &package)?;
     Ok(())
 }

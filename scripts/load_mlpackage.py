@@ -54,6 +54,9 @@ def main():
             faults.append(f"{name}: features {got} are not the function's {wanted}")
         for op in program.functions[name].operations:
             for out in op.outputs:
+                # An operand that stands at a compressed constant is a const of its own here, under a made-up name.
+                if op.op_type == "const" and out.name not in declared:
+                    continue
                 inferred = types_to_proto_primitive(out.dtype), tuple(out.shape)
                 compared += 1
                 if declared[out.name] != inferred:

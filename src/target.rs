@@ -35,6 +35,10 @@ pub const COREML8: Target = Target {
     feature_dtypes: &[DType::F32, DType::F16, DType::I32],
 };
 
+/// A constant of at least this many elements goes to the weight file, a smaller one into the program. The number is
+/// coremltools', and the same in every format.
+pub const WEIGHT_FILE_FROM: usize = 10;
+
 /// Words that the program's own syntax takes; coremltools renames values that have one for a name.
 pub const RESERVED: [&str; 24] = [
     "any", "bool", "program", "func", "tensor", "list", "dict", "tuple", "true", "false", "string", "bf16", "fp16",

@@ -46,7 +46,8 @@ pub fn census(graph: &Graph) -> Census {
             | Op::Slice { .. }
             | Op::Concat { .. }
             | Op::Pad { .. }
-            | Op::Cast(_)) => *census.ops.entry(op.name()).or_default() += 1,
+            | Op::Cast(_)
+            | Op::Dequantize) => *census.ops.entry(op.name()).or_default() += 1,
         }
     }
     census
@@ -59,9 +60,9 @@ pub struct WeightReport {
     pub bytes: BTreeMap<DType, u64>,
     /// Bytes of all constants.
     pub total_bytes: u64,
-    /// Elements of the constants that come from a tensor.
+    /// Elements of the constants that come from a tensor, scales of quantized ones apart.
     pub parameters: u64,
-    /// Bits that an element of a constant takes on average; 0 where there is none.
+    /// Bits that an element of a constant takes on average, its share of a scale included; 0 where there is none.
     pub bits_per_weight: f64,
 }
 
@@ -72,6 +73,10 @@ pub fn weights(graph: &Graph) -> WeightReport {
     let (mut elements, mut parameters) = (0u64, 0u64);
     for (value, node) in graph.nodes() {
         let Some(weight) = graph.constant(value) else { continue };
+        // Their bytes count; their numbers are none of the model's.
+        if weight.is_companion() {
+            continue;
+        }
         let n = node.fact.shape.elements() as u64;
         elements += n;
         match weight.source() {
@@ -119,6 +124,20 @@ output \"y\" = %y
         assert_eq!(census(&graph).total(), 4);
         insta::assert_snapshot!(serde_json::to_string(&weights(&graph)).unwrap(), @r##"
         {"bytes":{"f32":4,"f16":48},"total_bytes":52,"parameters":24,"bits_per_weight":16.64}
+        "##);
+    }
+
+    #[test]
+    fn scales_weigh_but_are_no_parameters() {
+        let text = "graph main
+%x = input \"x\" : f32[1,8,64]
+%q = const tensor \"w\" f32[4,64] | quantize_blocks 32 : i8[4,64]
+%s = const tensor \"w\" f32[4,64] | block_scales 32 : f32[4,2]
+%w = dequantize(%q, %s) : f32[4,64]
+%y = linear(%x, %w) : f32[1,8,4]
+output \"y\" = %y";
+        insta::assert_snapshot!(serde_json::to_string(&weights(&parse(text).unwrap())).unwrap(), @r##"
+        {"bytes":{"f32":32,"i8":256},"total_bytes":288,"parameters":256,"bits_per_weight":9.0}
         "##);
     }
 

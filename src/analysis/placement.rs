@@ -57,7 +57,8 @@ fn broken(graph: &Graph, node: &Node) -> [Option<Rule>; 3] {
 /// The rule an op breaks whatever its dtype.
 fn by_op(graph: &Graph, node: &Node) -> Option<Rule> {
     match node.op {
-        Op::Cast(_) => Some(Rule::Cast),
+        // A constant is cast when the model is loaded.
+        Op::Cast(_) => node.args.iter().all(|x| graph.constant(*x).is_none()).then_some(Rule::Cast),
         Op::Linear | Op::Conv(_) => {
             node.args.get(1).is_some_and(|weight| uniform(graph, *weight)).then_some(Rule::MeanAsProduct)
         }
@@ -71,7 +72,8 @@ fn by_op(graph: &Graph, node: &Node) -> Option<Rule> {
         | Op::Reshape { .. }
         | Op::Slice { .. }
         | Op::Concat { .. }
-        | Op::Pad { .. } => None,
+        | Op::Pad { .. }
+        | Op::Dequantize => None,
     }
 }
 

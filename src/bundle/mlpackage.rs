@@ -228,7 +228,7 @@ fn same_file(dir: &Path, tree: &Tree, path: &Path, written: Digest) -> Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::emit::mil::sample::{every_op, weights};
+    use crate::emit::mil::sample::{compressed, every_op, weights};
     use crate::emit::mil::{Description, write};
     use crate::tensor::DType;
     use crate::validate::check;
@@ -269,6 +269,22 @@ mod tests {
             let read = changed(names, MODEL, |_| {}).unwrap();
             assert_eq!((read.functions, read.tree.files.len()), (names.len(), 3));
         }
+    }
+
+    #[test]
+    fn compressed_constants_are_read_back() {
+        let (dir, memory) = (tempfile::tempdir().unwrap(), weights());
+        let graph = compressed("main", &memory);
+        let checked = [check(&graph).unwrap()];
+        let report = write(&checked, &memory, &Description::default(), dir.path()).unwrap();
+        read_back(dir.path(), &report, &checked).unwrap();
+        let path = dir.path().join(WEIGHTS);
+        let mut bytes = fs_err::read(&path).unwrap();
+        // The first level of the first blob.
+        bytes[128] ^= 1;
+        fs_err::write(path, bytes).unwrap();
+        let found = read_back(dir.path(), &report, &checked).unwrap_err();
+        insta::assert_snapshot!(found, @"function main: values of constant flat_weight.data read back are not those written");
     }
 
     #[test]

@@ -10,11 +10,14 @@ use crate::checkpoint::{LocateEnv, locate};
 use crate::emit::coreai::CoreAiError;
 use crate::emit::mil::MilError;
 use crate::models::gemma_audio::Buckets;
-use crate::passes::Precision;
+use crate::passes::{Kept, Precision};
 use crate::pipeline::{Converted, EncoderOptions, Origin, PipelineError, encoder};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
+
+/// Most constants left in fp32 that the table names.
+const KEPT_SHOWN: usize = 4;
 
 /// Revision of google/embeddinggemma-2 that the goldens and gates belong to.
 const PINNED_REVISION: &str = "914f7f89";
@@ -33,7 +36,8 @@ pub struct Opts {
     /// Cut behind that many layers into two artefacts: a front, always fp32, and a body of --precision
     #[arg(long, value_name = "LAYERS")]
     split_after: Option<usize>,
-    /// Floats the graph stores, computes and exchanges
+    /// Numbers the graph stores, computes and exchanges. fp16w32 stores fp16 and int8 the weights of linear layers in
+    /// 8 bits; both compute and exchange fp32. Only fp16 is for the Neural Engine
     #[arg(long, value_enum, default_value_t = PrecisionArg::Fp16)]
     precision: PrecisionArg,
     /// A safetensors file, a folder of shards, or a Hugging Face snapshot [default: $EG2_CHECKPOINT, then
@@ -54,6 +58,9 @@ pub struct Opts {
 enum PrecisionArg {
     Fp16,
     Fp32,
+    #[value(name = "fp16w32")]
+    Fp16W32,
+    Int8,
 }
 
 /// Runs the job and tells what it made.
@@ -69,6 +76,8 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
     let precision = match opts.precision {
         PrecisionArg::Fp16 => Precision::Fp16,
         PrecisionArg::Fp32 => Precision::Fp32,
+        PrecisionArg::Fp16W32 => Precision::Fp16W32,
+        PrecisionArg::Int8 => Precision::Int8,
     };
     let options = EncoderOptions { origin, config: opts.config, buckets, precision, split_after: opts.split_after };
     let bar = Bar::interruptible(common).map_err(|e| Failure::new(Exit::Bug, &e))?;
@@ -123,7 +132,7 @@ fn report(converted: &[Converted], seconds: f64) -> Report {
 }
 
 fn rows(converted: &Converted, table: &mut Table) {
-    let Converted { path, outcome, functions, record } = converted;
+    let Converted { path, outcome, no_region, functions, record } = converted;
     table.row("artefact", path.display()).row("outcome", outcome);
     for function in functions {
         let graph = &function.graph;
@@ -133,6 +142,16 @@ fn rows(converted: &Converted, table: &mut Table) {
         let weights = &graph.weights;
         let size = format!("{} parameters, {}", thousands(weights.parameters), bytes(weights.total_bytes));
         table.row(label("graph"), shape).row(label("weights"), size);
+        let kept = &function.precision.kept_fp32;
+        for (at, Kept { path, reason }) in kept.iter().enumerate().take(KEPT_SHOWN) {
+            table.row(if at == 0 { label("kept fp32") } else { String::new() }, format!("{path}: {reason}"));
+        }
+        if kept.len() > KEPT_SHOWN {
+            table.row("", format!("and {} more; the record lists them", kept.len() - KEPT_SHOWN));
+        }
+    }
+    if let Some(reason) = no_region {
+        table.row("neural engine", format!("none: {reason}"));
     }
     if let Some(record) = record {
         let size: u64 = record.artefact.files.iter().map(|f| f.size).sum();

@@ -33,6 +33,6 @@ pub fn accuracy(op: &Op) -> Accuracy {
         | Op::Concat { .. }
         | Op::Pad { .. } => Accuracy::Exact,
         // Once, to the new dtype.
-        Op::Cast(_) => Accuracy::Rounded,
+        Op::Cast(_) | Op::Dequantize => Accuracy::Rounded,
     }
 }

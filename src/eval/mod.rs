@@ -18,6 +18,7 @@ mod matrix;
 mod metrics;
 mod plan;
 mod pool;
+mod quantized;
 mod reduce;
 mod rows;
 mod run;

@@ -27,13 +27,18 @@ pub(super) enum WholeOp<'g> {
     Concat { axis: usize },
     Pad(&'g [[usize; 2]]),
     Cast(DType),
+    Dequantize,
 }
 
 impl WholeOp<'_> {
     /// Whether the result may share its buffer with an operand.
     pub fn shares(&self) -> bool {
         match self {
-            WholeOp::Conv(_) | WholeOp::Linear | WholeOp::Reduce { .. } | WholeOp::Softmax { .. } => false,
+            WholeOp::Conv(_)
+            | WholeOp::Linear
+            | WholeOp::Reduce { .. }
+            | WholeOp::Softmax { .. }
+            | WholeOp::Dequantize => false,
             WholeOp::Transpose(_)
             | WholeOp::Reshape(_)
             | WholeOp::Slice { .. }
@@ -82,8 +87,13 @@ fn classify<'g>(graph: &Graph, node: &'g Node) -> Class<'g> {
         Op::Concat { axis } if floats && last(*axis) => Class::Row(RowOp::Concat),
         Op::Concat { axis } => Class::Whole(WholeOp::Concat { axis: *axis }),
         Op::Pad { amount } => Class::Whole(WholeOp::Pad(amount)),
+        // Widened values are those that were read; as a row of a program they would be copied.
+        Op::Cast(DType::F32) if floats && node.args.iter().any(|x| graph.constant(*x).is_some()) => {
+            Class::Whole(WholeOp::Cast(DType::F32))
+        }
         Op::Cast(_) if floats => Class::Row(RowOp::Copy),
         Op::Cast(dtype) => Class::Whole(WholeOp::Cast(*dtype)),
+        Op::Dequantize => Class::Whole(WholeOp::Dequantize),
     }
 }
 

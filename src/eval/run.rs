@@ -5,7 +5,7 @@ use super::pool::Pool;
 use super::rows::{Program, Watch, look};
 use super::value::{Reading, RoundF16, is_float, tensor};
 use super::{EvalError, HostTensor, InputCast, NonFinite, Options, Peak, Report, Values, fit};
-use super::{matrix, reduce, rows, shape, weights};
+use super::{matrix, quantized, reduce, rows, shape, weights};
 use crate::ir::{Graph, Materializer, Op, ValueId};
 use crate::tensor::{DType, Fact, WeightSource, round_f16};
 use crate::validate::Checked;
@@ -88,6 +88,11 @@ impl<'a> Evaluator<'a> {
         made.map_err(|source| self.failed(id, source))
     }
 
+    /// Whether `id` is a constant of levels, which `dequantize` reads as whole numbers in f32.
+    fn levels(&self, id: ValueId) -> bool {
+        self.graph.fact(id).dtype == DType::I8 && self.graph.constant(id).is_some()
+    }
+
     fn failed(&self, id: ValueId, source: Error) -> EvalError {
         let node = self.graph.node(id);
         EvalError::Tensor { path: node.path.clone(), op: node.op.name(), source }
@@ -98,9 +103,7 @@ impl<'a> Evaluator<'a> {
         feeds: &[(ValueId, Tensor)],
         watch: Watch,
     ) -> Result<(BTreeMap<String, HostTensor>, Report), EvalError> {
-        if let Some((_, node)) =
-            self.graph.nodes().find(|(_, n)| !matches!(n.fact.dtype, DType::F32 | DType::F16 | DType::I32))
-        {
+        if let Some((_, node)) = self.graph.nodes().find(|(id, n)| !computes_in(n.fact.dtype) && !self.levels(*id)) {
             let (path, op, found) = (node.path.clone(), node.op.name(), node.fact.clone());
             return Err(EvalError::Unsupported { path, op, found });
         }
@@ -186,6 +189,18 @@ impl Run<'_, '_> {
                 })
                 .map_err(failed)?;
             Tensor::from_vec(values, dims, &Device::Cpu)
+        } else if node.fact.dtype == DType::I8 {
+            let mut values = self.pool.take(node.fact.shape.elements());
+            let mut at = 0;
+            self.materializer
+                .stream(weight, |block| {
+                    let levels = block.iter().map(|b| f32::from(b.cast_signed()));
+                    values[at..].iter_mut().zip(levels).for_each(|(v, level)| *v = level);
+                    at += block.len();
+                    Ok(())
+                })
+                .map_err(failed)?;
+            tensor(values, dims)
         } else {
             let mut values = match weights::read_plain(self.evaluator.source, weight, &mut self.pool) {
                 Some(values) => values,
@@ -337,6 +352,11 @@ impl Run<'_, '_> {
     }
 }
 
+/// Whether values of that dtype are computed.
+fn computes_in(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::I32)
+}
+
 /// One op over whole values; rounded to f16 where `round` says so and the op computes.
 fn apply(op: WholeOp<'_>, args: &[Tensor], round: bool) -> Result<Tensor, Error> {
     let x = args.first().ok_or_else(|| Error::Msg("an op without operands".into()))?;
@@ -347,6 +367,7 @@ fn apply(op: WholeOp<'_>, args: &[Tensor], round: bool) -> Result<Tensor, Error>
         WholeOp::Reduce { kind, axis } => along(x, axis, 1, |x, n, inner| reduce::axis(kind, x, n, inner))?,
         WholeOp::Softmax { axis } => along(x, axis, x.dims()[axis], reduce::axis_softmax)?,
         WholeOp::Cast(dtype) => cast(x, dtype)?,
+        WholeOp::Dequantize => quantized::dequantize(x, args.get(1))?,
         WholeOp::Transpose(perm) => return x.permute(perm),
         WholeOp::Reshape(shape) => return shape::dense(x)?.reshape(shape.dims()),
         WholeOp::Slice { begin, end } => return shape::slice(x, begin, end),

@@ -483,6 +483,43 @@ fn weights_are_read_and_their_faults_named() {
     insta::assert_snapshot!(format!("{err}: {source}"), @"weight plain: tensor w is not in memory");
 }
 
+/// Scales along every axis, in f32 and in f16, where each product is rounded.
+#[test]
+fn levels_are_multiplied_by_the_scale_of_their_block() {
+    for dtype in [DType::F32, DType::F16] {
+        for (dims, blocks) in [([4, 6], [4, 2]), ([4, 6], [2, 6]), ([4, 6], [1, 1]), ([4, 6], [2, 3])] {
+            let levels: Vec<f64> = (0..16).map(|i| f64::from(i * 16 - 127)).collect();
+            let mut memory = Memory::default();
+            let q: Vec<u8> = (0..24).map(|i| levels[i % 16] as i8 as u8).collect();
+            memory.0.insert("q".into(), (Fact::new(DType::I8, dims), q));
+            let scales = numbers(blocks.iter().product(), 7);
+            memory.insert_f32("s", &blocks, &scales);
+            let mut b = Builder::new("g");
+            let q = b.constant("q", Weight::tensor("q", &Fact::new(DType::I8, dims)).unwrap());
+            let s = Weight::tensor("s", &f32s(&blocks)).unwrap();
+            let s = if dtype == DType::F16 { s.edit(crate::ir::Edit::Cast(dtype)).unwrap() } else { s };
+            let s = b.constant("s", s);
+            let y = b.push("y", Op::Dequantize, &[q, s]).unwrap();
+            b.output("y", y);
+            let graph = b.finish();
+            let evaluator = Evaluator::new(Checked::unchecked(&graph), &memory, Options::default());
+            let got = evaluator.run(&BTreeMap::new()).unwrap().0["y"].floats().unwrap().to_vec();
+            for (i, got) in got.iter().enumerate() {
+                let at = i / 6 / (4 / blocks[0]) * blocks[1] + i % 6 / (6 / blocks[1]);
+                let mut want = [scales[at]];
+                if dtype == DType::F16 {
+                    round_f16(&mut want);
+                }
+                want[0] *= levels[i % 16] as f32;
+                if dtype == DType::F16 {
+                    round_f16(&mut want);
+                }
+                assert_eq!(*got, want[0], "{dtype} {blocks:?}: element {i}");
+            }
+        }
+    }
+}
+
 #[test]
 fn integers_pass_through_moves_and_casts() {
     let mut b = Builder::new("g");

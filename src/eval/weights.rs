@@ -42,6 +42,8 @@ fn keeps_values(edit: &Edit) -> bool {
         | Edit::ProjectSinusoid { .. }
         | Edit::Row(_)
         | Edit::Transpose(_)
-        | Edit::Saturate(_) => false,
+        | Edit::Saturate(_)
+        | Edit::QuantizeBlocks { .. }
+        | Edit::BlockScales { .. } => false,
     }
 }

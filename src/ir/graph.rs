@@ -97,6 +97,15 @@ impl Graph {
         &self.outputs
     }
 
+    /// For each node, whether it is read, and by nodes that `kind` accepts alone; outputs are other readers.
+    pub fn read_only_by(&self, kind: impl Fn(&Node) -> bool) -> Vec<bool> {
+        let mut by_kind = vec![0; self.nodes.len()];
+        for value in self.nodes.iter().filter(|node| kind(node)).flat_map(|node| &node.args) {
+            by_kind[value.index()] += 1;
+        }
+        by_kind.into_iter().zip(self.uses()).map(|(by_kind, all)| by_kind > 0 && by_kind == all).collect()
+    }
+
     /// For each node, how many operands and outputs read its value.
     pub fn uses(&self) -> Vec<usize> {
         let mut uses = vec![0; self.nodes.len()];

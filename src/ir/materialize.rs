@@ -3,6 +3,7 @@
 //! Everything that is computed (scales, projections, tables) is computed in f64 in a fixed order with `libm`, whose
 //! functions are the same on every machine, and rounded to f32 once.
 
+use super::quantize::{bytes_of_levels, levels, scales};
 use super::{Edit, Source, Table, Weight};
 use crate::tensor::{DType, Fact, NotRepresentable, SourceError, WeightSource, bytes_of_f32, narrow_f16};
 
@@ -41,10 +42,12 @@ pub struct Materializer<'a> {
     projected: Option<(String, Edit, Vec<f32>)>,
 }
 
-/// An edit as a function of one element and its index, for blocks.
+/// An edit as a function of a block of elements and the index of the first.
 enum Step {
     Scale(f64),
     ScaleRows { by: Vec<f64>, row: usize },
+    Levels { block: usize },
+    Scales { block: usize },
 }
 
 impl<'a> Materializer<'a> {
@@ -63,16 +66,21 @@ impl<'a> Materializer<'a> {
         mut sink: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), MaterializeError<E>> {
         let fact = weight.fact();
-        if !fact.dtype.is_float() {
+        if !weight.source_fact().dtype.is_float() {
             return self.stream_integers(weight, sink);
         }
         let place = self.source.place(weight.origin());
         let mut bytes = Vec::new();
         self.blocks(weight, |start, block| {
             bytes.clear();
-            let narrowed =
-                if fact.dtype == DType::F16 { narrow_f16(block, &mut bytes) } else { bytes_of_f32(block, &mut bytes) };
-            narrowed.map_err(|bad| not_representable(weight, &place, start, bad))?;
+            let stored = if fact.dtype == DType::F16 {
+                narrow_f16(block, &mut bytes)
+            } else if fact.dtype == DType::I8 {
+                bytes_of_levels(block, &mut bytes)
+            } else {
+                bytes_of_f32(block, &mut bytes)
+            };
+            stored.map_err(|bad| not_representable(weight, &place, start, bad))?;
             sink(&bytes).map_err(MaterializeError::Sink)
         })
     }
@@ -133,9 +141,13 @@ impl<'a> Materializer<'a> {
         let mut held = match (weight.source(), whole) {
             (Source::Tensor(_), 0) => None,
             (Source::Tensor(name), _) => Some(self.whole(name, &weight.edits()[..whole], &mut fact)?),
-            (Source::Literal(values), _) => Some(values.iter().map(|v| *v as f32).collect()),
-            (Source::Table(table), _) => Some(tabulate(table)),
+            (Source::Literal(values), _) => {
+                let values = values.iter().map(|v| *v as f32).collect();
+                Some(self.edited(values, &weight.edits()[..whole], &mut fact)?)
+            }
+            (Source::Table(table), _) => Some(self.edited(tabulate(table), &weight.edits()[..whole], &mut fact)?),
         };
+        let total = fact.shape.elements();
         let mut steps = Vec::new();
         let mut saturate = None;
         for edit in &weight.edits()[whole..] {
@@ -143,14 +155,12 @@ impl<'a> Materializer<'a> {
             if let Edit::Saturate(DType::F16) = edit {
                 saturate = Some(f32::from(half::f16::MAX));
             }
-            if let Edit::Reshape(shape) = edit {
-                fact.shape = shape.clone();
-            }
+            fact.shape = shape_after(edit, &fact);
         }
-        let total = weight.fact().shape.elements();
-        let mut buffer = vec![0f32; if held.is_some() { 0 } else { total.min(BLOCK) }];
-        for start in (0..total).step_by(BLOCK) {
-            let n = BLOCK.min(total - start);
+        let size = block_size(&steps).min(total);
+        let mut buffer = vec![0f32; if held.is_some() { 0 } else { size }];
+        for start in (0..total).step_by(size.max(1)) {
+            let n = size.min(total - start);
             let block = match (&mut held, weight.source()) {
                 (Some(values), _) => &mut values[start..start + n],
                 (None, Source::Tensor(name)) => {
@@ -159,9 +169,8 @@ impl<'a> Materializer<'a> {
                 }
                 (None, Source::Literal(_) | Source::Table(_)) => &mut buffer[..n],
             };
-            for step in &steps {
-                step.run(start, block);
-            }
+            let (start, n) = run(&steps, start, block);
+            let block = &mut block[..n];
             if let Some(limit) = saturate {
                 block.iter_mut().for_each(|v| *v = v.clamp(-limit, limit));
             }
@@ -198,6 +207,15 @@ impl<'a> Materializer<'a> {
         Ok(values)
     }
 
+    /// Values with edits that need all of them at once.
+    fn edited(&self, mut values: Vec<f32>, edits: &[Edit], fact: &mut Fact) -> Result<Vec<f32>, SourceError> {
+        for edit in edits {
+            values = self.edit_whole(edit, fact, values)?;
+            fact.shape = shape_after(edit, fact);
+        }
+        Ok(values)
+    }
+
     fn edit_whole(&self, edit: &Edit, fact: &Fact, mut values: Vec<f32>) -> Result<Vec<f32>, SourceError> {
         let dims = fact.shape.dims();
         Ok(match edit {
@@ -208,10 +226,14 @@ impl<'a> Materializer<'a> {
             }
             Edit::Transpose(perm) => transpose(&values, dims, perm),
             Edit::ProjectSinusoid { positions, offset } => project_sinusoid(&values, dims, *positions, *offset),
-            Edit::Scale(_) | Edit::ScaleRowsSoftplus { .. } => {
+            Edit::Scale(_)
+            | Edit::ScaleRowsSoftplus { .. }
+            | Edit::QuantizeBlocks { .. }
+            | Edit::BlockScales { .. } => {
                 let mut steps = Vec::new();
                 self.step(edit, fact, &mut steps)?;
-                steps.iter().for_each(|s| s.run(0, &mut values));
+                let (_, n) = run(&steps, 0, &mut values);
+                values.truncate(n);
                 values
             }
             Edit::Reshape(_) | Edit::Cast(_) | Edit::Saturate(_) => values,
@@ -228,6 +250,8 @@ impl<'a> Materializer<'a> {
                 let rows = fact.shape.dims().first().copied().unwrap_or(1).max(1);
                 steps.push(Step::ScaleRows { by, row: fact.shape.elements() / rows });
             }
+            Edit::QuantizeBlocks { block } => steps.push(Step::Levels { block: *block }),
+            Edit::BlockScales { block } => steps.push(Step::Scales { block: *block }),
             Edit::Repeat(_)
             | Edit::ProjectSinusoid { .. }
             | Edit::Row(_)
@@ -240,9 +264,27 @@ impl<'a> Materializer<'a> {
     }
 }
 
+/// Runs `steps` over `block`, whose first element is number `start`. Returns where the result starts, and how many
+/// elements of `block` it takes.
+fn run(steps: &[Step], start: usize, block: &mut [f32]) -> (usize, usize) {
+    steps.iter().fold((start, block.len()), |(start, n), step| step.run(start, &mut block[..n]))
+}
+
+/// Elements per block, a multiple of those that share a scale: they are divisors of the last axis, and so of the whole.
+fn block_size(steps: &[Step]) -> usize {
+    let together = steps.iter().map(|step| match step {
+        Step::Levels { block } | Step::Scales { block } => *block,
+        Step::Scale(_) | Step::ScaleRows { .. } => 1,
+    });
+    BLOCK.next_multiple_of(together.product::<usize>().max(1))
+}
+
 impl Step {
-    fn run(&self, start: usize, block: &mut [f32]) {
+    fn run(&self, start: usize, block: &mut [f32]) -> (usize, usize) {
+        let n = block.len();
         match self {
+            Step::Levels { block: together } => levels(block, *together),
+            Step::Scales { block: together } => return (start / together, scales(block, *together)),
             Step::Scale(factor) => block.iter_mut().for_each(|v| *v = (f64::from(*v) * factor) as f32),
             Step::ScaleRows { by, row } => {
                 let mut at = start;
@@ -257,13 +299,21 @@ impl Step {
                 }
             }
         }
+        (start, n)
     }
 }
 
-/// Whether an edit leaves every element where it is, so that it can be applied block by block.
+/// Whether an edit leaves every element, or what becomes of a run of them, where it is, so that it can be applied block
+/// by block.
 fn blockwise(edit: &Edit) -> bool {
     match edit {
-        Edit::Scale(_) | Edit::ScaleRowsSoftplus { .. } | Edit::Reshape(_) | Edit::Cast(_) | Edit::Saturate(_) => true,
+        Edit::Scale(_)
+        | Edit::ScaleRowsSoftplus { .. }
+        | Edit::Reshape(_)
+        | Edit::Cast(_)
+        | Edit::Saturate(_)
+        | Edit::QuantizeBlocks { .. }
+        | Edit::BlockScales { .. } => true,
         Edit::Repeat(_) | Edit::ProjectSinusoid { .. } | Edit::Row(_) | Edit::Transpose(_) => false,
     }
 }
@@ -276,6 +326,7 @@ fn shape_after(edit: &Edit, fact: &Fact) -> crate::tensor::Shape {
         (Edit::Row(_), [_, k]) => [*k].into(),
         (Edit::Transpose(perm), _) => perm.iter().map(|&p| dims[p]).collect::<Vec<_>>().into(),
         (Edit::Reshape(shape), _) => shape.clone(),
+        (Edit::BlockScales { block }, [rest @ .., k]) => [rest, &[k / block]].concat().into(),
         _ => fact.shape.clone(),
     }
 }
@@ -426,10 +477,67 @@ mod tests {
     }
 
     #[test]
+    fn numbers_of_the_graph_take_every_edit() {
+        let values = |weight: Weight| Materializer::new(&memory_of(&[])).read_f32(&weight).unwrap();
+        let repeated = Weight::scalar(1.5).edit(Edit::Scale(2.0)).and_then(|w| w.edit(Edit::Repeat(3))).unwrap();
+        assert_eq!(values(repeated), [3.0; 3]);
+        let pair = Weight::literal(vec![1.0, 2.0, 3.0, 4.0], Fact::new(DType::F32, [2, 2])).unwrap();
+        assert_eq!(values(pair.edit(Edit::Transpose(vec![1, 0])).unwrap()), [1.0, 3.0, 2.0, 4.0]);
+        let band = Weight::table(Table::CausalBand { tokens: 2, keys: 2, value: -1.0 }).unwrap();
+        assert_eq!(values(band.edit(Edit::Transpose(vec![0, 1, 3, 2])).unwrap()), [0.0, 0.0, -1.0, 0.0]);
+    }
+
+    #[test]
     fn the_band_hides_what_lies_before_the_clip() {
         let weight = Weight::table(Table::CausalBand { tokens: 3, keys: 2, value: -1e4 }).unwrap();
         let values = Materializer::new(&memory_of(&[])).read_f32(&weight).unwrap();
         assert_eq!(values, [0.0, -1e4, 0.0, 0.0, 0.0, 0.0]);
+    }
+
+    /// Rows longer than a block of the stream, and a run of values that does not divide one.
+    #[test]
+    fn levels_and_scales_belong_together_wherever_a_block_is_cut() {
+        let (rows, k, block) = (3, BLOCK + 8, 12);
+        assert!(k.is_multiple_of(block) && !BLOCK.is_multiple_of(block));
+        let values: Vec<f32> = (0..rows * k).map(|i| (i % 1013) as f32 - 500.0 + (i / 4000) as f32).collect();
+        let memory = memory_of(&[("w", &[rows, k], values.clone()), ("s", &[1], vec![0.3])]);
+        let scaled = || {
+            let edit = Edit::ScaleRowsSoftplus { tensor: "s".into(), period: 1, factor: 0.01 };
+            weight(&memory, "w").edit(edit).unwrap()
+        };
+        let mut made = Materializer::new(&memory);
+        let exact = made.read_f32(&scaled()).unwrap();
+        let scales = made.read_f32(&scaled().edit(Edit::BlockScales { block }).unwrap()).unwrap();
+        assert_eq!(scales.len(), rows * k / block);
+        let mut levels = Vec::new();
+        let quantized = scaled().edit(Edit::QuantizeBlocks { block }).unwrap();
+        made.stream(&quantized, |bytes| {
+            levels.extend(bytes.iter().map(|b| b.cast_signed()));
+            Ok::<_, Infallible>(())
+        })
+        .unwrap();
+        assert_eq!(levels.len(), rows * k);
+        for (i, (exact, level)) in exact.iter().zip(&levels).enumerate() {
+            let scale = scales[i / block];
+            assert!((exact - scale * f32::from(*level)).abs() <= scale * 0.5001, "element {i}");
+        }
+        let turned = scaled().edit(Edit::BlockScales { block }).and_then(|w| w.edit(Edit::Transpose(vec![1, 0])));
+        let turned = made.read_f32(&turned.unwrap()).unwrap();
+        assert_eq!((turned[0], turned[1]), (scales[0], scales[k / block]));
+    }
+
+    #[test]
+    fn a_value_without_level_names_tensor_and_element() {
+        let mut values = vec![0.5; 64];
+        values[40] = f32::INFINITY;
+        let memory = memory_of(&[("w", &[2, 32], values)]);
+        let mut made = Materializer::new(&memory);
+        let mut message = |edit| {
+            let weight = weight(&memory, "w").edit(edit).unwrap();
+            made.stream(&weight, |_| Ok::<_, Infallible>(())).unwrap_err().to_string()
+        };
+        insta::assert_snapshot!(message(Edit::QuantizeBlocks { block: 32 }), @"w in memory: element 40 is inf, which i8 cannot hold as a finite number");
+        insta::assert_snapshot!(message(Edit::BlockScales { block: 32 }), @"w in memory: element 1 is inf, which f32 cannot hold as a finite number");
     }
 
     #[test]

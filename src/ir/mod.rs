@@ -7,6 +7,7 @@ mod builder;
 mod graph;
 mod materialize;
 mod op;
+mod quantize;
 mod text;
 mod weight;
 

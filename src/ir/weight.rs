@@ -69,6 +69,18 @@ pub enum Edit {
     /// To another float dtype; a value beyond its finite range becomes the end of the range. For clamp bounds, where
     /// that is the same clamp.
     Saturate(DType),
+    /// From f32 to 8-bit levels: in each run of `block` values along the last axis, the value over the run's scale, as
+    /// [`BlockScales`](Self::BlockScales) gives it, rounded to a whole number from -127 to 127.
+    QuantizeBlocks {
+        /// How many values share a scale; divides the last axis.
+        block: usize,
+    },
+    /// From f32 `[.., k]` to `[.., k / block]`: for each run of `block` values along the last axis, its largest
+    /// magnitude over 127; 1 for a run of zeros.
+    BlockScales {
+        /// How many values share a scale; divides the last axis.
+        block: usize,
+    },
 }
 
 impl Edit {
@@ -84,6 +96,8 @@ impl Edit {
             Edit::Reshape(_) => "reshape",
             Edit::Cast(_) => "cast",
             Edit::Saturate(_) => "saturate",
+            Edit::QuantizeBlocks { .. } => "quantize_blocks",
+            Edit::BlockScales { .. } => "block_scales",
         }
     }
 
@@ -137,8 +151,30 @@ impl Edit {
             Edit::Cast(dtype) | Edit::Saturate(dtype) => {
                 return Err(FactError::DType { op, want: "f32 or f16", got: *dtype });
             }
+            Edit::QuantizeBlocks { block } => {
+                blocks(op, *block, from)?;
+                Fact { dtype: DType::I8, shape: from.shape.clone() }
+            }
+            Edit::BlockScales { block } => shaped(blocks(op, *block, from)?),
         })
     }
+}
+
+/// The shape of one number for each run of `block` values along the last axis.
+fn blocks(op: &'static str, block: usize, from: &Fact) -> Result<Shape, FactError> {
+    if from.dtype != DType::F32 {
+        return Err(FactError::DType { op, want: "f32", got: from.dtype });
+    }
+    let mut dims = from.shape.dims().to_vec();
+    match dims.last_mut() {
+        Some(last) if block > 0 && last.is_multiple_of(block) => *last /= block,
+        Some(_) => {
+            let (parameter, found) = ("block", block.to_string());
+            return Err(FactError::Parameter { op, parameter, found, got: from.shape.clone() });
+        }
+        None => return Err(FactError::Rank { op, want: "1 or more", got: from.shape.clone() }),
+    }
+    Ok(Shape::new(dims))
 }
 
 /// A constant: a source, the edits on it, and the fact of the result.
@@ -225,6 +261,11 @@ impl Weight {
         &self.fact
     }
 
+    /// Whether the values belong to those of another weight, as scales do to levels, and are no parameters by themselves.
+    pub fn is_companion(&self) -> bool {
+        self.edits.iter().any(|edit| matches!(edit, Edit::BlockScales { .. }))
+    }
+
     /// The tensor's name, or what else the values are, for messages.
     pub fn origin(&self) -> &str {
         match &self.source {
@@ -253,6 +294,10 @@ mod tests {
         assert_eq!(w.fact(), &Fact::new(DType::F16, [4, 6]));
         let k = matrix().edit(Edit::ProjectSinusoid { positions: 12, offset: 0 }).unwrap();
         assert_eq!(k.fact(), &Fact::new(DType::F32, [12, 6]));
+        let levels = matrix().edit(Edit::QuantizeBlocks { block: 2 }).unwrap();
+        assert_eq!(levels.fact(), &Fact::new(DType::I8, [6, 4]));
+        let scales = matrix().edit(Edit::BlockScales { block: 2 }).unwrap();
+        assert_eq!(scales.fact(), &Fact::new(DType::F32, [6, 2]));
         assert_eq!(k.edit(Edit::Row(11)).unwrap().fact(), &Fact::new(DType::F32, [6]));
     }
 
@@ -267,9 +312,17 @@ mod tests {
             Edit::Transpose(vec![0, 0]),
             Edit::Reshape([5, 5].into()),
             Edit::Cast(DType::BF16),
+            Edit::QuantizeBlocks { block: 3 },
+            Edit::QuantizeBlocks { block: 0 },
+            Edit::BlockScales { block: 8 },
         ] {
             assert!(matrix().edit(edit.clone()).is_err(), "{edit:?}");
         }
+        let levels = matrix().edit(Edit::QuantizeBlocks { block: 4 }).unwrap();
+        assert!(levels.clone().edit(Edit::Scale(2.0)).is_err() && levels.edit(Edit::Reshape([24].into())).is_ok());
+        let half = matrix().edit(Edit::Cast(DType::F16)).unwrap();
+        assert!(half.edit(Edit::QuantizeBlocks { block: 4 }).is_err());
+        assert!(Weight::scalar(1.0).edit(Edit::BlockScales { block: 1 }).is_err());
         assert!(Weight::literal(vec![0.0; 17], Fact::new(DType::F32, [17])).is_err());
         assert!(Weight::tensor("r6", &Fact::new(DType::F32, [1, 1, 1, 1, 1, 1])).is_err());
     }

@@ -31,6 +31,8 @@ fn stored(weight: &Weight) -> Vec<f64> {
             }
             // By how much these scale or sum is known only with the tensors; the rest moves values.
             Edit::ScaleRowsSoftplus { .. } | Edit::ProjectSinusoid { .. } => return Vec::new(),
+            // Levels and scales of finite numbers are always in range.
+            Edit::QuantizeBlocks { .. } | Edit::BlockScales { .. } => return Vec::new(),
             Edit::Repeat(_) | Edit::Row(_) | Edit::Transpose(_) | Edit::Reshape(_) | Edit::Cast(_) => {}
         }
     }

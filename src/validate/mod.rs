@@ -54,6 +54,8 @@ pub enum Violation {
     DType { path: String, found: Fact, expected: String },
     #[error("fp32 value in an fp16 graph: {op} {path} is {found}, expected f16")]
     Fp32InFp16 { path: String, op: &'static str, found: Fact },
+    #[error("dequantize {path} reads {operand}, which is computed, expected constants")]
+    NotConstant { path: String, operand: String },
     #[error("{op} {path} is read by no node and no output")]
     Unused { path: String, op: &'static str },
     #[error("constant {path} holds {value:?}, expected a finite number within +-{limit:?} ({dtype})")]

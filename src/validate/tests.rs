@@ -144,6 +144,20 @@ fn an_fp16_graph_holds_no_fp32() {
 }
 
 #[test]
+fn levels_and_scales_are_constants() {
+    let text = |q: &str, scale: &str| {
+        report(&format!(
+            "%x = input \"x\" : f32[1,64]\n%q = {q} : i8[4,64]\n%s = {scale} : f32[4,1]\n%w = dequantize(%q, %s) : f32[4,64]\n%y = linear(%x, %w) : f32[1,4]\noutput \"y\" = %y"
+        ))
+    };
+    let (q, scale) =
+        ("const tensor \"w\" f32[4,64] | quantize_blocks 64", "const tensor \"w\" f32[4,64] | block_scales 64");
+    assert_eq!(text(q, scale), "");
+    let fed = text(q, "input \"s\"");
+    insta::assert_snapshot!(fed, @"dequantize w reads s, which is computed, expected constants");
+}
+
+#[test]
 fn nothing_is_computed_for_nobody() {
     let text = "%x = input \"x\" : f16[2]\n%z = input \"z\" : f16[2]\n%y = tanh(%x) : f16[2]\n%u = tanh(%x) : f16[2]\noutput \"y\" = %y";
     insta::assert_snapshot!(report(text), @r##"

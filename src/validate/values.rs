@@ -1,7 +1,7 @@
-//! Rules on every value: rank, dtype, no fp32 in an fp16 graph, nothing computed for nobody.
+//! Rules on every value: rank, dtype, no fp32 in an fp16 graph, levels that are constants, nothing computed for nobody.
 
 use super::{Violation, list};
-use crate::ir::Graph;
+use crate::ir::{Graph, Op};
 use crate::target::Target;
 use crate::tensor::DType;
 
@@ -21,6 +21,13 @@ pub(super) fn check(graph: &Graph, target: &Target, found: &mut Vec<Violation>) 
         }
         if half && fact.dtype == DType::F32 {
             found.push(Violation::Fp32InFp16 { path: path.clone(), op, found: fact.clone() });
+        }
+        // Levels are brought back to floats when a model is loaded, or as a part of the product that reads them.
+        if node.op == Op::Dequantize
+            && let Some(operand) = node.args.iter().find(|x| graph.constant(**x).is_none())
+        {
+            let operand = graph.node(*operand).path.clone();
+            found.push(Violation::NotConstant { path: path.clone(), operand });
         }
         if uses == 0 {
             found.push(Violation::Unused { path: path.clone(), op });

@@ -179,6 +179,42 @@ fn run_and_inspect_read_what_was_written() {
     assert_eq!(listed(dir.path()), ["out"]);
 }
 
+/// Both forms say that the Neural Engine does not run them, and can be inspected and run; so can the body of a split.
+#[test]
+fn forms_that_store_less_than_they_compute() {
+    let dir = tempfile::tempdir().unwrap();
+    let golden = Checkpoint::open_file(&fixture("encoder_eg2/golden.safetensors")).unwrap();
+    let mut features = vec![0u8; 200 * 128 * 4];
+    golden.read("features", 0, &mut features).unwrap();
+    let facts = [Fact::new(DType::F32, [1, 200, 128]), Fact::new(DType::F32, [1, 100])];
+    let mask = 1f32.to_le_bytes().repeat(100);
+    let named = vec![
+        Named { name: "features", fact: &facts[0], bytes: &features },
+        Named { name: "half_mask", fact: &facts[1], bytes: &mask },
+    ];
+    write_safetensors(named, fs_err::File::create(dir.path().join("in")).unwrap()).unwrap();
+    for (precision, op, element) in
+        [("fp16w32", "constexpr_cast", "f16"), ("int8", "constexpr_blockwise_shift_scale", "i8")]
+    {
+        let (code, out, err) = encoder(dir.path(), &["--precision", precision]);
+        assert_eq!(code, 0, "{err}");
+        assert!(out.contains("neural engine") && out.contains("forms no region"), "{out}");
+        let package = format!("out/eg2_encoder_{precision}_T200.mlpackage");
+        let record = fs_err::read_to_string(dir.path().join(format!("{package}.record.json"))).unwrap();
+        let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+        assert_eq!(record["stages"]["neural_engine"]["expected_regions"], 0);
+        assert_eq!(record["options"]["precision"], precision);
+        let (code, out, err) = run(dir.path(), &["inspect", &package]);
+        assert_eq!(code, 0, "{err}");
+        assert!(out.contains(op) && out.contains(element), "{out}");
+        let (code, _, err) = run(dir.path(), &["run", &package, "--inputs", "in", "--outputs", precision]);
+        assert_eq!(code, 0, "{err}");
+        let (code, out, err) = encoder(dir.path(), &["--precision", precision, "--split-after", "1"]);
+        assert_eq!((code, err.as_str()), (0, ""), "the advice on splits is about fp16: {out}");
+        assert!(dir.path().join(format!("out/eg2_encoder_body1_{precision}_T200.mlpackage")).exists(), "{out}");
+    }
+}
+
 #[test]
 fn inspect_refuses_what_is_no_package() {
     let dir = tempfile::tempdir().unwrap();

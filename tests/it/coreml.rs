@@ -18,7 +18,7 @@ fn package(folder: &Path, name: &str, precision: &str) -> PathBuf {
 fn coremltools_infers_what_we_declare() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["encoder_eg2", "encoder_gemma4"] {
-        for precision in ["fp16", "fp32"] {
+        for precision in ["fp16", "fp32", "fp16w32", "int8"] {
             let package = package(dir.path(), name, precision);
             let root = Tree::of(&package).unwrap().root();
             let report: Value =
@@ -26,6 +26,9 @@ fn coremltools_infers_what_we_declare() {
             assert_eq!(report["faults"], Value::Array(vec![]), "{name} {precision}");
             assert!(report["compared"].as_u64().unwrap() > 500);
             let census = report["census"]["main"].as_object().unwrap();
+            for (op, of) in [("constexpr_cast", "fp16w32"), ("constexpr_blockwise_shift_scale", "int8")] {
+                assert_eq!(census.contains_key(op), of == precision, "{name} {precision}: {op}");
+            }
             for banned in ["gather", "cast", "layer_norm", "scaled_dot_product_attention", "matmul", "reverse"] {
                 assert!(!census.contains_key(banned), "{name} {precision} has {banned}");
             }

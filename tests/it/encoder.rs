@@ -131,12 +131,14 @@ fn log_silence_in_the_padding_breaks_the_last_token_of_two_classes() {
 }
 
 #[test]
-fn fp16_stays_close() {
-    for name in FIXTURES {
-        let encoder = Encoder::new(name, Precision::Fp16);
-        for valid in CLASSES {
-            let found = encoder.compare(&Clip { valid, padding: 0.0, mask_padding: true });
-            assert!(found.cosine_mean >= 0.999, "{name}, {valid} frames: {found:?}");
+fn narrower_numbers_stay_close() {
+    for (precision, mean) in [(Precision::Fp16, 0.999), (Precision::Fp16W32, 0.99999), (Precision::Int8, 0.999)] {
+        for name in FIXTURES {
+            let encoder = Encoder::new(name, precision);
+            for valid in CLASSES {
+                let found = encoder.compare(&Clip { valid, padding: 0.0, mask_padding: true });
+                assert!(found.cosine_mean >= mean, "{} {name}, {valid} frames: {found:?}", precision.name());
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ mod encoder;
 mod graphs;
 mod headroom;
 mod layering;
+mod precision;
 mod python;
 mod regions;
 mod tools;

@@ -3,7 +3,7 @@
 use eg2_convert::ir::{Binary, Builder, ConvSpec, Edit, Graph, Op, Reduce, Unary, ValueId, Weight};
 use eg2_convert::tensor::{DType, Fact, Memory, Shape};
 
-const TENSORS: [(&str, &[usize]); 7] = [
+const TENSORS: [(&str, &[usize]); 9] = [
     ("conv2d.weight", &[4, 1, 3, 3]),
     ("conv2d.bias", &[4]),
     ("conv1d.weight", &[6, 1, 5]),
@@ -11,9 +11,11 @@ const TENSORS: [(&str, &[usize]); 7] = [
     ("linear.bias", &[12]),
     ("linear.same", &[12, 6]),
     ("square.weight", &[6, 6]),
+    ("flat.weight", &[4, 64]),
+    ("tall.weight", &[12, 64]),
 ];
 
-/// Weights that [`every_op`] refers to; `linear.same` holds what `linear.weight` holds.
+/// Weights that the graphs here refer to; `linear.same` holds what `linear.weight` holds.
 pub fn weights() -> Memory {
     let tensor = |(name, dims): &(&str, &[usize])| {
         let fact = Fact::new(DType::F32, Shape::new(*dims));
@@ -104,5 +106,33 @@ pub fn every_op(name: &str, memory: &Memory, dtype: DType) -> Graph {
     s.b.output("hidden_again", x);
     s.b.output("wave_again", wave);
     s.b.output("one_out", vector);
+    s.b.finish()
+}
+
+/// A graph called `name` with every kind of compressed constant: levels with scales in the program and in the weight
+/// file, fp16 that is brought to fp32, and such values and constants given out besides.
+pub fn compressed(name: &str, memory: &Memory) -> Graph {
+    let mut s = Sample { b: Builder::new(name), memory, dtype: DType::F32 };
+    let x = s.b.input("x", Fact::new(DType::F32, [1, 3, 64])).unwrap();
+    let z = s.b.input("z", Fact::new(DType::F32, [1, 2, 6])).unwrap();
+    let mut quantized = |name: &str| {
+        let weight = || Weight::tensor(name, &s.memory.0[name].0).unwrap();
+        let levels =
+            s.b.constant(&format!("{name}.levels"), weight().edit(Edit::QuantizeBlocks { block: 32 }).unwrap());
+        let scales = s.b.constant(&format!("{name}.scales"), weight().edit(Edit::BlockScales { block: 32 }).unwrap());
+        s.b.push(name, Op::Dequantize, &[levels, scales]).unwrap()
+    };
+    let (flat, tall) = (quantized("flat.weight"), quantized("tall.weight"));
+    let first = s.op("first", Op::Linear, &[x, flat]);
+    let second = s.op("second", Op::Linear, &[x, tall]);
+    s.dtype = DType::F16;
+    let half = s.weight("linear.weight");
+    let wide = s.op("linear.wide", Op::Cast(DType::F32), &[half]);
+    let third = s.op("third", Op::Linear, &[z, wide]);
+    for (name, value) in
+        [("y1", first), ("y2", second), ("y3", third), ("levels_out", flat), ("wide_out", wide), ("half_out", half)]
+    {
+        s.b.output(name, value);
+    }
     s.b.finish()
 }

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import mmap
+import os
 import sys
 from importlib import metadata as packages
 from pathlib import Path
@@ -269,6 +270,9 @@ def main():
         causes = f"{error}: {error.__cause__}" if error.__cause__ else str(error)
         answer = {"error": {"kind": "failed", "message": f"{type(error).__name__}: {causes}", "line": None}}
     Path(request["answer"]).write_text(json.dumps(answer))
+    # Apple's runtime now and then aborts while its threads are taken down, when all work is done and on disk.
+    sys.stderr.flush()
+    os._exit(0)
 
 
 main()

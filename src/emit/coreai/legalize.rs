@@ -42,6 +42,8 @@ pub(super) enum Param {
     Axis(i32),
     /// Zero as a scalar.
     Zero(DType),
+    /// Zeros of that shape.
+    Zeros(DType, Vec<usize>),
 }
 
 const BEYOND: &str = "a parameter is beyond 32 bits";
@@ -78,7 +80,17 @@ pub(super) fn legalize(op: &Op, args: &[(ValueId, &Fact)], fact: &Fact) -> Resul
         }
         Op::Pad { amount } => Ok(vec![pad(x, amount, fact.clone())?]),
         Op::Cast(_) => one("cast", vec![x]),
+        Op::Dequantize => dequantize(args, fact),
     }
+}
+
+/// `scale * (q - zero) + bias`, where zero is of q's dtype and bias of the scale's: another dtype is taken and computes
+/// garbage.
+fn dequantize(args: &[(ValueId, &Fact)], fact: &Fact) -> Result<Vec<Step>, &'static str> {
+    let [(q, q_fact), (scale, scale_fact)] = args else { return Err("it has no scale") };
+    let zeros = |dtype| Operand::Param(Param::Zeros(dtype, scale_fact.shape.dims().to_vec()));
+    let inputs = vec![Operand::Value(*q), Operand::Value(*scale), zeros(q_fact.dtype), zeros(scale_fact.dtype)];
+    Ok(vec![Step { kind: "blockwise_shift_scale", inputs, attribute: "", fact: fact.clone() }])
 }
 
 /// The weight stays `[n, k]`, as it is in every other format, and is transposed in the graph: so its bytes are the
@@ -229,6 +241,11 @@ impl Param {
             Param::Axes(v) => (Fact::new(DType::I32, [v.len()]), v.iter().flat_map(|v| v.to_le_bytes()).collect()),
             Param::Axis(v) => (Fact::new(DType::I32, []), v.to_le_bytes().to_vec()),
             Param::Zero(dtype) => (Fact::new(*dtype, []), vec![0; dtype.size()]),
+            Param::Zeros(dtype, dims) => {
+                let fact = Fact::new(*dtype, dims.clone());
+                let bytes = vec![0; fact.bytes()];
+                (fact, bytes)
+            }
         }
     }
 
@@ -239,7 +256,7 @@ impl Param {
             Param::Axes(v) => format!("{v:?}"),
             Param::Extent(v) => v.to_string(),
             Param::Axis(v) => v.to_string(),
-            Param::Zero(dtype) => if dtype.is_float() { "0.0" } else { "0" }.to_owned(),
+            Param::Zero(dtype) | Param::Zeros(dtype, _) => if dtype.is_float() { "0.0" } else { "0" }.to_owned(),
         }
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
-use crate::emit::mil::sample::{every_op, weights};
-use crate::ir::{Builder, Graph, Op, Unary};
+use crate::emit::mil::sample::{compressed, every_op, weights};
+use crate::ir::{Binary, Builder, Edit, Graph, Op, Unary, Weight};
 use crate::tensor::DType;
 use std::io::Cursor;
 
@@ -14,6 +14,43 @@ fn text_of_every_op() {
     let program = written(&[every_op("main", &weights(), DType::F16)]).unwrap();
     assert_eq!(program.text.lines().count(), program.paths.len());
     insta::assert_snapshot!(program.text);
+}
+
+#[test]
+fn text_of_compressed_constants() {
+    let program = written(&[compressed("main", &weights())]).unwrap();
+    let lines: Vec<&str> =
+        program.text.lines().filter(|l| l.contains("resource") || l.contains("shift_scale")).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r##"
+    %2 = coreai.constant dense_resource<p0> : tensor<4x64xsi8> loc(unknown)
+    %6 = coreai.blockwise_shift_scale %2, %3, %4, %5 : (tensor<4x64xsi8>, tensor<4x2xf32>, tensor<4x2xsi8>, tensor<4x2xf32>) -> tensor<4x64xf32> loc(unknown)
+    %7 = coreai.constant dense_resource<p1> : tensor<12x64xsi8> loc(unknown)
+    %8 = coreai.constant dense_resource<p2> : tensor<12x2xf32> loc(unknown)
+    %11 = coreai.blockwise_shift_scale %7, %8, %9, %10 : (tensor<12x64xsi8>, tensor<12x2xf32>, tensor<12x2xsi8>, tensor<12x2xf32>) -> tensor<12x64xf32> loc(unknown)
+    %17 = coreai.constant dense_resource<p3> : tensor<12x6xf16> loc(unknown)
+    %18 = coreai.constant dense_resource<p4> : tensor<12x6xf32> loc(unknown)
+    "##);
+}
+
+/// A large constant is cast by the program, a small one stands there in f32: the serializer would make it so.
+#[test]
+fn small_casts_of_constants_are_folded() {
+    let rows = |n: usize| {
+        let mut b = Builder::new("g");
+        let x = b.input("x", Fact::new(DType::F32, [n, 1000])).unwrap();
+        let w = Weight::scalar(0.1).edit(Edit::Repeat(n * 1000)).unwrap();
+        let w = w.edit(Edit::Reshape([n, 1000].into())).and_then(|w| w.edit(Edit::Cast(DType::F16))).unwrap();
+        let w = b.constant("w.fp16", w);
+        let w = b.push("w", Op::Cast(DType::F32), &[w]).unwrap();
+        let y = b.push("y", Op::Binary(Binary::Add), &[x, w]).unwrap();
+        b.output("out", y);
+        let program = written(&[b.finish()]).unwrap();
+        (program.census().contains_key("coreai.cast"), program.weight_bytes, program.functions[0].lines[0].value)
+    };
+    let rounded = f32::from(half::f16::from_f32(0.1)).to_le_bytes().repeat(250_000);
+    assert_eq!(rows(250), (false, 1_000_000, Some(Digest::of(&rounded))));
+    let (cast, bytes, _) = rows(251);
+    assert_eq!((cast, bytes), (true, 502_016));
 }
 
 #[test]

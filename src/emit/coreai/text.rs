@@ -5,13 +5,16 @@ use super::weights::WeightFile;
 use super::{CoreAiError, FunctionFacts, Line};
 use crate::digest::Digest;
 use crate::ir::{Graph, MaterializeError, Materializer, Node, Op, ValueId, Weight};
-use crate::tensor::{DType, Fact};
+use crate::target::WEIGHT_FILE_FROM;
+use crate::tensor::{DType, Fact, bytes_of_f32, widen};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::{self, Seek, Write};
 
-/// A constant of fewer elements is written into the text; the number is that of the other writer.
-const RESOURCE_FROM: usize = 10;
+/// Most elements of a constant whose cast the serializer computes when it saves a program. The result is an f32 constant
+/// under a name made of random letters, so such a one is written as what it would become. Found by trying sizes on
+/// coreai-core 1.0.0b3; with another number the bundle read back is not what was written, which stops the job.
+const FOLDED_MAX: usize = 250_000;
 
 /// The text as it grows. Locations are unknown from the start: anything else stores line and column of each op.
 #[derive(Default)]
@@ -43,8 +46,15 @@ pub(super) fn write_function<W: Write + Seek>(
     graph: &Graph,
     shared: &mut Shared<'_, W>,
 ) -> Result<FunctionFacts, CoreAiError> {
-    let mut writer =
-        FunctionWriter { name, graph, shared, values: HashMap::new(), params: BTreeMap::new(), lines: Vec::new() };
+    let mut writer = FunctionWriter {
+        name,
+        graph,
+        shared,
+        values: HashMap::new(),
+        params: BTreeMap::new(),
+        lines: Vec::new(),
+        folded: graph.read_only_by(|node| folded(graph, node).is_some()),
+    };
     let (inputs, outputs) = writer.features()?;
     let mut operands = Vec::new();
     for (value, (name, fact)) in graph.inputs().iter().zip(&inputs) {
@@ -81,6 +91,8 @@ struct FunctionWriter<'w, 'a, W> {
     /// Parameters written so far.
     params: BTreeMap<Param, Slot>,
     lines: Vec<Line>,
+    /// Constants that stand in the text as their casts alone.
+    folded: Vec<bool>,
 }
 
 type Features = Vec<(String, Fact)>;
@@ -110,6 +122,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
     fn node(&mut self, value: ValueId, node: &Node) -> Result<(), CoreAiError> {
         match &node.op {
             Op::Input(_) => Ok(()),
+            Op::Const(_) if self.folded.get(value.index()) == Some(&true) => Ok(()),
             Op::Const(id) => {
                 let slot = self.weight(node, self.graph.weight(*id), &node.fact)?;
                 self.values.insert(value, slot);
@@ -126,7 +139,15 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
             | Op::Slice { .. }
             | Op::Concat { .. }
             | Op::Pad { .. }
-            | Op::Cast(_) => self.computed(value, node),
+            | Op::Cast(_)
+            | Op::Dequantize => match folded(self.graph, node) {
+                Some(weight) => {
+                    let slot = self.weight(node, weight, &node.fact)?;
+                    self.values.insert(value, slot);
+                    Ok(())
+                }
+                None => self.computed(value, node),
+            },
         }
     }
 
@@ -160,7 +181,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
     /// result a name made of random letters.
     fn reshaped(&mut self, node: &Node, step: &Step) -> Result<Option<Slot>, CoreAiError> {
         match (step.kind, step.inputs.first()) {
-            ("reshape", Some(Operand::Value(value))) => match self.graph.constant(*value) {
+            ("reshape", Some(Operand::Value(value))) => match constant(self.graph, *value) {
                 Some(weight) => self.weight(node, weight, &step.fact).map(Some),
                 None => Ok(None),
             },
@@ -210,7 +231,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
         Ok(slot)
     }
 
-    /// `fact` is the weight's, or has another shape of as many elements.
+    /// `fact` is the weight's, or has another shape of as many elements, or is f32 where the weight is f16.
     fn weight(&mut self, node: &Node, weight: &Weight, fact: &Fact) -> Result<Slot, CoreAiError> {
         let r#type = self.r#type(node, fact)?;
         let failed = |source| CoreAiError::Weight {
@@ -219,12 +240,12 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
             source: Box::new(source),
         };
         let Shared { weights, file, .. } = &mut *self.shared;
-        let (values, digest) = if fact.shape.elements() >= RESOURCE_FROM {
-            let (placeholder, digest) = resource(weights, file, weight).map_err(failed)?;
+        let (values, digest) = if fact.shape.elements() >= WEIGHT_FILE_FROM {
+            let (placeholder, digest) = resource(weights, file, weight, fact.dtype).map_err(failed)?;
             (format!("dense_resource<{placeholder}>"), digest)
         } else {
             let mut bytes = Vec::new();
-            let taken = weights.stream(weight, |block| {
+            let taken = stream(weights, weight, fact.dtype, |block| {
                 bytes.extend_from_slice(block);
                 Ok(())
             });
@@ -266,10 +287,47 @@ fn resource<W: Write + Seek>(
     weights: &mut Materializer<'_>,
     file: &mut WeightFile<W>,
     weight: &Weight,
+    dtype: DType,
 ) -> Result<(String, Digest), MaterializeError<io::Error>> {
     let mut pending = file.begin().map_err(MaterializeError::Sink)?;
-    weights.stream(weight, |block| pending.write(block))?;
+    stream(weights, weight, dtype, |block| pending.write(block))?;
     pending.finish().map_err(MaterializeError::Sink)
+}
+
+/// Streams a weight in its own dtype, or an f16 one widened to f32.
+fn stream(
+    weights: &mut Materializer<'_>,
+    weight: &Weight,
+    dtype: DType,
+    mut sink: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<(), MaterializeError<io::Error>> {
+    let own = weight.fact().dtype;
+    if own == dtype {
+        return weights.stream(weight, sink);
+    }
+    let mut bytes = Vec::new();
+    weights.stream(weight, |block| {
+        let mut values = vec![0f32; block.len() / own.size()];
+        widen(own, block, &mut values);
+        bytes.clear();
+        bytes_of_f32(&values, &mut bytes).map_err(io::Error::other)?;
+        sink(&bytes)
+    })
+}
+
+/// The weight behind a value that stands in the text as a constant.
+fn constant(graph: &Graph, value: ValueId) -> Option<&Weight> {
+    graph.constant(value).or_else(|| folded(graph, graph.node(value)))
+}
+
+/// The weight whose cast `node` is, where the serializer would compute it.
+fn folded<'g>(graph: &'g Graph, node: &Node) -> Option<&'g Weight> {
+    match (&node.op, node.args.as_slice()) {
+        (Op::Cast(DType::F32), [x]) if node.fact.shape.elements() <= FOLDED_MAX => {
+            graph.constant(*x).filter(|weight| weight.fact().dtype == DType::F16)
+        }
+        _ => None,
+    }
 }
 
 /// How an operation is punctuated; the parser takes each one in its own form only.

@@ -2,10 +2,11 @@
 
 use super::blob::{BlobWriter, Stored};
 use super::codes::codes;
+use super::compressed::{Compressed, compressed};
 use super::legalize::{Call, Operand, Param, legalize};
 use super::names::{Names, is_legal};
 use super::schema::{Block, FeatureDescription, Function, NamedValueType, Operation, Value};
-use super::value::{Storage, argument, constant, immediate, in_file, operation, storage, string, tensor_type};
+use super::value::{Storage, argument, at_hand, constant, immediate, in_file, operation, storage, string, tensor_type};
 use super::{ConstantName, Description, MilError, MilReport, ValueDigest};
 use crate::ir::{Graph, MaterializeError, Materializer, Node, Op, ValueId, Weight};
 use crate::tensor::Fact;
@@ -45,6 +46,7 @@ pub(super) fn write_function<W: Write + Seek>(
         params: BTreeMap::new(),
         operations: Vec::new(),
         digests: BTreeMap::new(),
+        stored: graph.read_only_by(|node| compressed(graph, node).is_some()),
     };
     let features = writer.features(description)?;
     for (value, node) in graph.nodes() {
@@ -75,6 +77,8 @@ struct FunctionWriter<'w, 'a, W> {
     operations: Vec<Operation>,
     /// Digests of the graph's constants, by node.
     digests: BTreeMap<usize, ValueDigest>,
+    /// Constants that stand at the operations which read them.
+    stored: Vec<bool>,
 }
 
 impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
@@ -95,7 +99,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
         for output in graph.outputs() {
             let node = graph.node(output.value);
             outputs.push(self.feature(&output.name, &node.fact, description)?);
-            if !matches!(node.op, Op::Input(_) | Op::Const(_)) {
+            if !matches!(node.op, Op::Input(_) | Op::Const(_)) && compressed(graph, node).is_none() {
                 self.values.entry(output.value).or_insert_with(|| output.name.clone());
             }
         }
@@ -117,6 +121,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
     fn node(&mut self, value: ValueId, node: &Node) -> Result<(), MilError> {
         match &node.op {
             Op::Input(_) => Ok(()),
+            Op::Const(_) if self.stored.get(value.index()) == Some(&true) => Ok(()),
             Op::Const(id) => {
                 let name = self.names.fresh(&node.path);
                 let weight = self.graph.weight(*id);
@@ -137,7 +142,11 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
             | Op::Slice { .. }
             | Op::Concat { .. }
             | Op::Pad { .. }
-            | Op::Cast(_) => self.computed(value, node),
+            | Op::Cast(_)
+            | Op::Dequantize => match compressed(self.graph, node) {
+                Some(spelling) => self.compressed(value, node, spelling),
+                None => self.computed(value, node),
+            },
         }
     }
 
@@ -159,6 +168,32 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
             None => self.names.fresh(&node.path),
         };
         self.push(operation(kind, arguments, named(&name, &node.fact)));
+        self.values.insert(value, name);
+        Ok(())
+    }
+
+    /// A stored constant and what brings it to the form it is computed in, as one operation.
+    fn compressed(&mut self, value: ValueId, node: &Node, spelling: Compressed) -> Result<(), MilError> {
+        let graph = self.graph;
+        let name = self.names.fresh(&node.path);
+        let mut operands = BTreeMap::new();
+        for (input, operand) in spelling.stored {
+            let Some(weight) = graph.constant(operand) else { continue };
+            let (val, digest) = self.weight(&format!("{name}.{input}"), graph.node(operand), weight)?;
+            self.digests.insert(operand.index(), digest);
+            operands.insert(input.to_owned(), val);
+        }
+        if let Some((input, text)) = spelling.text {
+            self.package.report.immediates += 1;
+            operands.insert(input.to_owned(), string(text));
+        }
+        let mut op = operation(spelling.kind, BTreeMap::new(), named(&name, &node.fact));
+        if spelling.in_attributes {
+            op.attributes.extend(operands);
+        } else {
+            op.inputs.extend(operands.into_iter().map(|(input, val)| (input, at_hand(val))));
+        }
+        self.push(op);
         self.values.insert(value, name);
         Ok(())
     }

@@ -97,6 +97,7 @@ pub(super) fn legalize(op: &Op, args: &[(ValueId, &Fact)], fact: &Fact) -> Resul
             inputs.push(("dtype", Operand::Param(Param::Text(name))));
             "cast"
         }
+        Op::Dequantize => return Err("its levels and scales are not constants"),
     };
     codes(fact.dtype).map(|_| Call { kind, inputs }).ok_or("no tensor of that dtype exists")
 }

@@ -6,6 +6,7 @@
 
 mod blob;
 mod codes;
+mod compressed;
 mod description;
 mod digest;
 mod function;

@@ -126,6 +126,8 @@ pub(super) struct Argument {
 pub(super) struct Binding {
     #[prost(string, optional, tag = "1")]
     pub name: Option<String>,
+    #[prost(message, optional, tag = "2")]
+    pub value: Option<Value>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,5 +1,6 @@
-use super::sample::{every_op, weights};
-use super::{Description, MilError, MilReport, read::Package, write};
+use super::read::{Content, Package};
+use super::sample::{compressed, every_op, weights};
+use super::{Description, MilError, MilReport, write};
 use crate::digest::Digest;
 use crate::ir::{Binary, Builder, Edit, Graph, Materializer, Op, Unary, Weight};
 use crate::tensor::{DType, Fact, WeightSource};
@@ -59,6 +60,42 @@ fn a_graph_comes_back_as_it_was() {
         };
         assert_eq!(values(&lifted, &package), values(&graph, &memory));
     }
+}
+
+#[test]
+fn compressed_constants_stand_at_what_reads_them() {
+    let (dir, memory) = (tempfile::tempdir().unwrap(), weights());
+    let graph = compressed("main", &memory);
+    let report = written(std::slice::from_ref(&graph), &memory, dir.path()).unwrap();
+    let package = Package::open(dir.path()).unwrap();
+    assert_eq!(package.violations(), []);
+    let counts = ["constexpr_blockwise_shift_scale", "constexpr_cast", "identity", "const"].map(|k| report.ops[k]);
+    assert_eq!(counts, [2, 1, 3, 3], "one constant is given out too, and layers without bias have zeros of two widths");
+    let stored: Vec<String> = package
+        .constants()
+        .values()
+        .filter(|c| c.name.contains('.') || c.name == "linear_weight")
+        .map(|c| {
+            let place = if matches!(c.content, Content::Blob(_)) { "file" } else { "program" };
+            format!("{} {} {place}", c.name, c.kind)
+        })
+        .collect();
+    insta::assert_snapshot!(stored.join("\n"), @r##"
+    flat_weight.data i8[4,64] file
+    flat_weight.scale f32[4,2] program
+    linear_weight f16[12,6] file
+    linear_wide.output_dtype string[] program
+    linear_wide.source_val f16[12,6] file
+    tall_weight.data i8[12,64] file
+    tall_weight.scale f32[12,2] file
+    "##);
+    let lifted = package.lift("main").unwrap();
+    let computed = |g: &Graph| -> Vec<(Op, Fact)> {
+        let nodes = g.nodes().filter(|(_, n)| !matches!(n.op, Op::Const(_) | Op::Input(_)));
+        nodes.map(|(_, n)| (n.op.clone(), n.fact.clone())).collect()
+    };
+    assert_eq!(computed(&lifted), computed(&graph));
+    assert!(report.bytes_shared >= 72 * 2, "the constant that is given out is stored once");
 }
 
 #[test]
@@ -179,6 +216,16 @@ fn ops_that_cannot_be() {
     let y = b.push("wide", Op::Cast(DType::I64), &[x]).unwrap();
     let y = b.push("narrow", Op::Cast(DType::F32), &[y]).unwrap();
     b.output("y", y);
+    let computed = |dtype| {
+        let mut b = Builder::new("g");
+        let q = b.input("q", Fact::new(DType::I32, [2, 4])).unwrap();
+        let q = b.push("levels", Op::Cast(DType::I8), &[q]).unwrap();
+        let scale = b.input("scale", Fact::new(dtype, [2, 1])).unwrap();
+        let y = b.push("y", Op::Dequantize, &[q, scale]).unwrap();
+        b.output("out", y);
+        refused(b.finish())
+    };
+    insta::assert_snapshot!(computed(DType::F32), @"function main: node y: dequantize of f32[2,4] cannot be written as an ML program: its levels and scales are not constants");
     insta::assert_snapshot!(refused(b.finish()), @"function main: node wide: cast of i64[2] cannot be written as an ML program: no cast to that dtype exists");
 }
 

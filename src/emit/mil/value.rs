@@ -5,11 +5,10 @@ use super::schema::{
     Argument, Binding, BlobFileValue, Bools, Bytes, ConstantDimension, Dimension, Floats, ImmediateValue, Ints,
     NamedValueType, Operation, Strings, TensorType, TensorValue, Value, ValueType,
 };
+use crate::target::WEIGHT_FILE_FROM;
 use crate::tensor::{DType, Fact};
 use std::collections::BTreeMap;
 
-/// A constant of at least this many elements goes to `weight.bin`; the number is coremltools'.
-const BLOB_FROM: usize = 10;
 /// How an op names the weight file; a loader looks at the last part only.
 const WEIGHT_FILE: &str = "@model_path/weights/weight.bin";
 
@@ -24,7 +23,7 @@ pub(super) enum Storage {
 /// Decides where the values of a constant go.
 pub(super) fn storage(codes: &Codes, fact: &Fact) -> Storage {
     match codes.blob {
-        Some(code) if fact.shape.elements() >= BLOB_FROM => Storage::Blob(code),
+        Some(code) if fact.shape.elements() >= WEIGHT_FILE_FROM => Storage::Blob(code),
         _ => Storage::Immediate,
     }
 }
@@ -107,5 +106,10 @@ pub(super) fn operation(r#type: &str, inputs: BTreeMap<String, Argument>, output
 
 /// Values bound by name.
 pub(super) fn argument<'n>(names: impl IntoIterator<Item = &'n str>) -> Argument {
-    Argument { arguments: names.into_iter().map(|name| Binding { name: Some(name.into()) }).collect() }
+    Argument { arguments: names.into_iter().map(|name| Binding { name: Some(name.into()), value: None }).collect() }
+}
+
+/// A value that stands at the input itself.
+pub(super) fn at_hand(value: Value) -> Argument {
+    Argument { arguments: vec![Binding { name: None, value: Some(value) }] }
 }

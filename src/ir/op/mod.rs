@@ -3,6 +3,7 @@
 
 mod elementwise;
 mod matrix;
+mod quantized;
 mod reduce;
 mod shape;
 
@@ -73,6 +74,10 @@ pub enum Op {
     },
     /// The same numbers in another dtype.
     Cast(DType),
+    /// Levels `q` times `scale`, of the same rank; along each axis one scale stands for `q extent / scale extent` levels
+    /// side by side. The result has the scale's dtype. Levels that do not start at zero would bring their offset as a
+    /// third operand, of the scale's shape.
+    Dequantize,
 }
 
 impl Op {
@@ -93,6 +98,7 @@ impl Op {
             Op::Concat { .. } => "concat",
             Op::Pad { .. } => "pad",
             Op::Cast(_) => "cast",
+            Op::Dequantize => "dequantize",
         }
     }
 
@@ -115,6 +121,7 @@ impl Op {
             Op::Concat { axis } => shape::concat(*axis, args)?,
             Op::Pad { amount } => shape::pad(amount, args)?,
             Op::Cast(dtype) => elementwise::cast(*dtype, args)?,
+            Op::Dequantize => quantized::dequantize(args)?,
         };
         check_rank(self.name(), &fact.shape)?;
         Ok(fact)

@@ -12,7 +12,7 @@ pub(super) struct Parameters<'g>(pub &'g Op);
 impl Display for Parameters<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Op::Input(_) | Op::Const(_) | Op::Linear | Op::Unary(_) | Op::Binary(_) => Ok(()),
+            Op::Input(_) | Op::Const(_) | Op::Linear | Op::Unary(_) | Op::Binary(_) | Op::Dequantize => Ok(()),
             Op::Conv(ConvSpec { stride, pad, groups }) => {
                 write!(f, " stride={} pad={} groups={groups}", List(stride.iter()), pairs(pad))
             }
@@ -29,7 +29,7 @@ impl Display for Parameters<'_> {
 /// Reads the parameters of the op that `kind` is a sample of.
 pub(super) fn parameters(kind: Op, line: &mut Cursor<'_>) -> Result<Op, ParseError> {
     Ok(match kind {
-        Op::Linear | Op::Unary(_) | Op::Binary(_) => kind,
+        Op::Linear | Op::Unary(_) | Op::Binary(_) | Op::Dequantize => kind,
         Op::Conv(_) => Op::Conv(ConvSpec {
             stride: line.parameter("stride", Cursor::counts)?,
             pad: line.parameter("pad", Cursor::pairs)?,
@@ -72,6 +72,7 @@ pub(super) fn samples() -> impl Iterator<Item = Op> {
         Op::Concat { axis: 0 },
         Op::Pad { amount: Vec::new() },
         Op::Cast(DType::F32),
+        Op::Dequantize,
     ];
     let reduce = Reduce::ALL.map(|kind| Op::Reduce { kind, axis: 0 });
     plain.into_iter().chain(Unary::ALL.map(Op::Unary)).chain(Binary::ALL.map(Op::Binary)).chain(reduce)

@@ -45,7 +45,8 @@ fn computation(f: &mut fmt::Formatter<'_>, graph: &Graph, node: &Node) -> fmt::R
         | Op::Slice { .. }
         | Op::Concat { .. }
         | Op::Pad { .. }
-        | Op::Cast(_)) => {
+        | Op::Cast(_)
+        | Op::Dequantize) => {
             write!(f, "{name}(")?;
             for (i, arg) in node.args.iter().enumerate() {
                 let comma = if i > 0 { ", " } else { "" };

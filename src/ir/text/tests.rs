@@ -40,9 +40,14 @@ fn sample() -> Graph {
     let ones = Weight::scalar(1.0).edit(Edit::Repeat(5)).and_then(|w| w.edit(Edit::Reshape([5, 1].into()))).unwrap();
     let ones = b.constant("ones", half(ones));
     let y = b.push("head", Op::Linear, &[y, ones]).unwrap();
+    let matrix = || Weight::tensor("levels", &Fact::new(DType::F32, [5, 64])).unwrap();
+    let q = b.constant("proj.q", matrix().edit(Edit::QuantizeBlocks { block: 32 }).unwrap());
+    let scale = b.constant("proj.scale", matrix().edit(Edit::BlockScales { block: 32 }).unwrap());
+    let levels = b.push("proj", Op::Dequantize, &[q, scale]).unwrap();
     let z = b.push("wide", Op::Cast(DType::F32), &[y]).unwrap();
     b.output("half", y);
     b.output("soft_tokens", z);
+    b.output("levels", levels);
     b.finish()
 }
 
@@ -69,9 +74,13 @@ fn the_form() {
     %mean = reduce_mean(%twice) axis=2 : f16[1,8,1]
     %ones = const literal [1.0] f32[] | repeat 5 | reshape [5,1] | cast f16 : f16[5,1]
     %head = linear(%mean, %ones) : f16[1,8,5]
+    %proj.q = const tensor "levels" f32[5,64] | quantize_blocks 32 : i8[5,64]
+    %proj.scale = const tensor "levels" f32[5,64] | block_scales 32 : f32[5,2]
+    %proj = dequantize(%proj.q, %proj.scale) : f32[5,64]
     %wide = cast(%head) dtype=f32 : f32[1,8,5]
     output "half" = %head
     output "soft_tokens" = %wide
+    output "levels" = %proj
     "##);
 }
 
@@ -171,6 +180,19 @@ fn faults_name_line_found_and_expected() {
         ("%c = const tensor \"t\" f32[0] : f32[0]", tensor),
         ("%c = const tensor \"t\" f32[2] | twist 2 : f32[2]", tensor),
         ("%c = const tensor \"t\" f32[2] | row 3 : f32[2]", tensor),
+        (
+            "%c = const tensor \"t\" f32[4] | quantize_blocks 3 : i8[4]",
+            "%c = const tensor \"t\" f32[4] | quantize_blocks 2 : i8[4]",
+        ),
+        (
+            "%c = const tensor \"t\" f32[4] | block_scales 2 : i8[2]",
+            "%c = const tensor \"t\" f32[4] | block_scales 2 : f32[2]",
+        ),
+        (
+            "%c = const tensor \"t\" f32[4] | quantize_blocks : i8[4]",
+            "%c = const tensor \"t\" f32[4] | quantize_blocks 4 : i8[4]",
+        ),
+        ("%y = dequantize(%w, %w) : f32[4,3]", good),
         ("%c = const shape [2] : f32[2]", tensor),
         ("%c = const literal [0.5,1.0] f32[] : f32[]", literal),
         ("%c = const literal [1e999] f32[] : f32[]", "%c = const literal [inf] f32[] : f32[]"),
@@ -192,7 +214,7 @@ fn faults_name_line_found_and_expected() {
     .map(|(line, twin)| refused(line, twin))
     .collect();
     insta::assert_snapshot!(report.join("\n"), @r##"
-    line 5: found op liner, expected one of conv, linear, softmax, transpose, reshape, slice, concat, pad, cast, abs, square, rsqrt, tanh, sigmoid, silu, relu, add, sub, mul, div, maximum, minimum, reduce_mean, reduce_sum, reduce_max
+    line 5: found op liner, expected one of conv, linear, softmax, transpose, reshape, slice, concat, pad, cast, dequantize, abs, square, rsqrt, tanh, sigmoid, silu, relu, add, sub, mul, div, maximum, minimum, reduce_mean, reduce_sum, reduce_max
     line 5: found %v, expected a value defined above
     line 5: found %y, expected a value defined above
     line 5: found %x again, expected a path other than that of line 2
@@ -221,6 +243,10 @@ fn faults_name_line_found_and_expected() {
     line 5: node c: const would have no element, or more than can be counted: [0]
     line 5: found twist 2 : f32[2], expected the name of an edit
     line 5: node c: row takes an operand of rank 2, got [2]
+    line 5: node c: quantize_blocks with parameter block 3 does not fit [4]
+    line 5: found %c declared i8[2], expected f32[2]
+    line 5: found : i8[4], expected a non-negative integer
+    line 5: node y: dequantize takes levels of i8, got f32
     line 5: found shape [2] : f32[2], expected tensor, literal or table
     line 5: node c: const with parameter literal of 2 numbers does not fit []
     line 5: found 1e999] f32[] : f32[], expected a number within the range of f64
@@ -285,6 +311,8 @@ fn edit() -> impl Strategy<Value = Edit> {
         shape().prop_map(Edit::Reshape),
         dtype.clone().prop_map(Edit::Cast),
         dtype.prop_map(Edit::Saturate),
+        (0usize..4).prop_map(|block| Edit::QuantizeBlocks { block }),
+        (0usize..4).prop_map(|block| Edit::BlockScales { block }),
     ]
 }
 
@@ -319,6 +347,7 @@ fn operation() -> impl Strategy<Value = Op> {
         (prop::sample::select(&Reduce::ALL[..]), axis.clone()).prop_map(|(kind, axis)| Op::Reduce { kind, axis }),
         prop::sample::select(&DType::ALL[..]).prop_map(Op::Cast),
         Just(Op::Linear),
+        Just(Op::Dequantize),
         axis.clone().prop_map(|axis| Op::Softmax { axis }),
         axis.prop_map(|axis| Op::Concat { axis }),
         Just(Op::Transpose { perm: vec![1, 0] }),

@@ -44,6 +44,7 @@ impl Display for Parameters<'_> {
             Edit::Transpose(perm) => write!(f, " {}", List(perm.iter())),
             Edit::Reshape(shape) => write!(f, " {shape}"),
             Edit::Cast(dtype) | Edit::Saturate(dtype) => write!(f, " {dtype}"),
+            Edit::QuantizeBlocks { block } | Edit::BlockScales { block } => write!(f, " {block}"),
         }
     }
 }
@@ -66,11 +67,13 @@ fn parameters(kind: &Edit, line: &mut Cursor<'_>) -> Result<Edit, ParseError> {
         Edit::Reshape(_) => Edit::Reshape(line.shape()?),
         Edit::Cast(_) => Edit::Cast(line.dtype()?),
         Edit::Saturate(_) => Edit::Saturate(line.dtype()?),
+        Edit::QuantizeBlocks { .. } => Edit::QuantizeBlocks { block: line.count()? },
+        Edit::BlockScales { .. } => Edit::BlockScales { block: line.count()? },
     })
 }
 
 /// One of each edit. A new edit belongs here and in [`parameters`], where the compiler asks for it.
-fn samples() -> [Edit; 9] {
+fn samples() -> [Edit; 11] {
     [
         Edit::Scale(1.0),
         Edit::ScaleRowsSoftplus { tensor: String::new(), period: 1, factor: 1.0 },
@@ -81,6 +84,8 @@ fn samples() -> [Edit; 9] {
         Edit::Reshape(Shape::scalar()),
         Edit::Cast(DType::F32),
         Edit::Saturate(DType::F32),
+        Edit::QuantizeBlocks { block: 1 },
+        Edit::BlockScales { block: 1 },
     ]
 }
 

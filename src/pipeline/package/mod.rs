@@ -22,7 +22,7 @@ use crate::provenance::{Artefact, Check, NotRun, RECORD_VERSION, Record, SourceR
 use crate::tensor::WeightSource;
 use crate::validate::{self, Checked, Violation};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
 use write::{Content, Written, write};
@@ -98,6 +98,8 @@ pub struct Converted {
     pub path: PathBuf,
     /// `published`, `unchanged` or `dry run`.
     pub outcome: &'static str,
+    /// Why it forms no region of the Neural Engine, where that is known of its precision.
+    pub no_region: Option<&'static str>,
     /// Its functions, the default one first.
     pub functions: Vec<FunctionReport>,
     /// The record; none for a dry run.
@@ -270,6 +272,9 @@ impl Ready {
         let mut stages = Map::new();
         stages.insert("functions".into(), serde_json::to_value(&self.reports)?);
         stages.insert(writer.stage().into(), report.clone());
+        if let Some(reason) = self.plan.precision.no_region() {
+            stages.insert("neural_engine".into(), json!({ "expected_regions": 0, "reason": reason }));
+        }
         Ok(Record {
             record_version: RECORD_VERSION,
             tool: Tool::this(),
@@ -288,7 +293,9 @@ impl Ready {
     }
 
     fn converted(&self, writer: &Writer, to: &Destination, outcome: &'static str, record: Option<Record>) -> Converted {
-        Converted { path: to.folder.join(self.name(writer)), outcome, functions: self.reports.clone(), record }
+        let no_region = self.plan.precision.no_region();
+        let path = to.folder.join(self.name(writer));
+        Converted { path, outcome, no_region, functions: self.reports.clone(), record }
     }
 }
 

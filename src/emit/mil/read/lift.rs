@@ -164,19 +164,35 @@ impl<'p> Lifter<'p> {
             return Ok(*value);
         }
         let constant = *self.constants.get(name).ok_or_else(|| Refusal::Unbound(name.into()))?;
-        let fact = constant.fact.as_ref().ok_or_else(|| format!("constant {name} is {}", constant.kind))?;
-        let value = match &constant.content {
-            Content::Immediate(bytes) if fact.shape.elements() <= LITERAL_MAX => self.literal(name, fact, bytes)?,
-            Content::Immediate(_) | Content::Blob(_) => {
-                let weight = self.package.weight_name(&self.function.name, name);
-                self.tensor(name, &weight, fact)?
-            }
-            Content::Strings(_) | Content::Misfit(_) => {
-                return Err(Refusal::Form(format!("constant {name} holds no numbers")));
-            }
-        };
+        let value = self.constant(name, constant)?;
         self.values.insert(name, value);
         Ok(value)
+    }
+
+    fn constant(&mut self, name: &str, constant: &Constant) -> Lifted<ValueId> {
+        let fact = constant.fact.as_ref().ok_or_else(|| format!("constant {name} is {}", constant.kind))?;
+        match &constant.content {
+            Content::Immediate(bytes) if fact.shape.elements() <= LITERAL_MAX => self.literal(name, fact, bytes),
+            Content::Immediate(_) | Content::Blob(_) => {
+                let weight = self.package.weight_name(&self.function.name, name);
+                self.tensor(name, &weight, fact)
+            }
+            Content::Strings(_) | Content::Misfit(_) => Err(Refusal::Form(format!("constant {name} holds no numbers"))),
+        }
+    }
+
+    /// The stored operand of a compressed constant: at an input, bound by name or standing there, or an attribute.
+    pub fn stored(&mut self, op: &'p Operation, input: &str) -> Lifted<Option<ValueId>> {
+        if let Some(Binding::Name(name)) = self.binding(op, input)? {
+            return self.value(name).map(Some);
+        }
+        if !op.inputs.contains_key(input) && !op.attributes.contains_key(input) {
+            return Ok(None);
+        }
+        let name = format!("{}.{input}", op.label());
+        let constant = self.package.constants.get(&self.package.weight_name(&self.function.name, &name));
+        let constant = constant.ok_or_else(|| format!("operand {input} has no value"))?;
+        self.constant(&name, constant).map(Some)
     }
 
     fn tensor(&mut self, name: &str, weight: &str, fact: &Fact) -> Lifted<ValueId> {
@@ -253,10 +269,14 @@ impl<'p> Lifter<'p> {
         }
     }
 
-    /// The text that an optional parameter is.
+    /// The text that an optional parameter is, also of an operation that has it among its attributes.
     pub fn text(&self, op: &'p Operation, input: &str) -> Lifted<Option<&'p str>> {
         let texts = match self.binding(op, input)? {
-            None => return Ok(None),
+            None => match op.attributes.get(input) {
+                None => return Ok(None),
+                Some(Value { data: Data::Strings(texts), .. }) => Some(texts),
+                Some(_) => None,
+            },
             Some(Binding::Value(Value { data: Data::Strings(texts), .. })) => Some(texts),
             Some(Binding::Name(name)) => match self.constants.get(name.as_str()) {
                 Some(Constant { content: Content::Strings(texts), .. }) => Some(texts),

@@ -38,6 +38,8 @@ pub(super) fn operation<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifte
         "concat" => return concat(lifter, op),
         "pad" => return pad(lifter, op),
         "cast" => return cast(lifter, op),
+        "constexpr_cast" => return widened(lifter, op),
+        "constexpr_blockwise_shift_scale" => return dequantized(lifter, op),
         _ => return Err(form("its type is unknown")),
     };
     let mut args = vec![lifter.operand(op, "x")?];
@@ -228,6 +230,26 @@ fn cast<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
         other => return Err(form(format!("dtype is {other}"))),
     };
     lifter.push(op, Op::Cast(dtype), &[x])
+}
+
+/// A stored f16 constant as f32, the one cast of constants there is.
+fn widened<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
+    let x = required(lifter.stored(op, "source_val")?, "source_val")?;
+    let to = lifter.text(op, "output_dtype")?.ok_or_else(|| form("output_dtype is missing"))?;
+    let from = lifter.fact(x).dtype;
+    if from != DType::F16 || to != "fp32" {
+        return Err(form(format!("it casts {from} to {to}, expected f16 to fp32")));
+    }
+    lifter.push(op, Op::Cast(DType::F32), &[x])
+}
+
+fn dequantized<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
+    let data = required(lifter.stored(op, "data")?, "data")?;
+    let scale = required(lifter.stored(op, "scale")?, "scale")?;
+    if lifter.stored(op, "offset")?.is_some() {
+        return Err(form("it has an offset"));
+    }
+    lifter.push(op, Op::Dequantize, &[data, scale])
 }
 
 fn required<T>(value: Option<T>, input: &str) -> Lifted<T> {

@@ -1,5 +1,5 @@
 use super::{Content, Package, ReadError, Violation};
-use crate::emit::mil::sample::{every_op, weights};
+use crate::emit::mil::sample::{compressed, every_op, weights};
 use crate::emit::mil::{Description, schema, write};
 use crate::tensor::{DType, WeightSource};
 use crate::validate::check;
@@ -157,6 +157,90 @@ fn an_operation_that_is_not_as_declared_is_refused() {
         let perm = op(m, "transpose").inputs["perm"].clone();
         op(m, "softmax").inputs.insert("axis".into(), perm);
     }), @"function main: value layers_0_soft: softmax is not an operation of ours, or not in this form: parameter axis has 4 values");
+}
+
+/// The sample of compressed constants with its model message changed.
+fn recompressed(change: impl FnOnce(&mut schema::Model)) -> Result<(), String> {
+    let (dir, memory) = (tempfile::tempdir().unwrap(), weights());
+    let graph = compressed("main", &memory);
+    write(&[check(&graph).unwrap()], &memory, &Description::default(), dir.path()).unwrap();
+    let path = dir.path().join(MODEL);
+    let mut model = schema::Model::decode(fs_err::read(&path).unwrap().as_slice()).unwrap();
+    change(&mut model);
+    fs_err::write(path, model.encode_to_vec()).unwrap();
+    let lifted = Package::open(dir.path()).unwrap().lift("main");
+    lifted.map(|_| ()).map_err(|error| {
+        let source = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();
+        format!("{error}{source}")
+    })
+}
+
+const BLOCKS: &str = "constexpr_blockwise_shift_scale";
+const CAST: &str = "constexpr_cast";
+
+#[test]
+fn compressed_constants_in_every_form_of_theirs() {
+    assert_eq!(recompressed(|_| {}), Ok(()));
+    // Operands of either opset's place.
+    assert_eq!(
+        recompressed(|m| {
+            let op = op(m, BLOCKS);
+            for (input, argument) in std::mem::take(&mut op.inputs) {
+                op.attributes.insert(input, argument.arguments[0].value.clone().unwrap());
+            }
+        }),
+        Ok(())
+    );
+    // An operand that is a constant of its own.
+    assert_eq!(
+        recompressed(|m| {
+            let named = schema::Binding { name: Some("linear_weight".into()), value: None };
+            let op = op(m, CAST);
+            op.attributes.remove("source_val");
+            op.inputs.insert("source_val".into(), schema::Argument { arguments: vec![named] });
+        }),
+        Ok(())
+    );
+}
+
+#[test]
+fn compressed_constants_of_another_kind_are_refused() {
+    let refused = |change: fn(&mut schema::Model)| recompressed(change).unwrap_err();
+    let report = [
+        refused(|m| {
+            let scale = op(m, BLOCKS).inputs["scale"].clone();
+            op(m, BLOCKS).inputs.insert("offset".into(), scale);
+        }),
+        refused(|m| {
+            op(m, BLOCKS).inputs.remove("scale");
+        }),
+        refused(|m| {
+            let scale = op(m, BLOCKS).inputs["scale"].clone();
+            op(m, BLOCKS).inputs.insert("data".into(), scale);
+        }),
+        refused(|m| op(m, BLOCKS).inputs.get_mut("data").unwrap().arguments.clear()),
+        refused(|m| {
+            op(m, CAST).attributes.get_mut("output_dtype").unwrap().clone_from(&super::super::value::string("fp16"))
+        }),
+        refused(|m| {
+            op(m, CAST).attributes.remove("output_dtype");
+        }),
+        refused(|m| {
+            let scale = op(m, BLOCKS).inputs["scale"].arguments[0].value.clone().unwrap();
+            op(m, CAST).attributes.insert("source_val".into(), scale);
+        }),
+        refused(|m| tensor(&mut op(m, BLOCKS).outputs[0]).data_type = 10),
+    ];
+    insta::assert_snapshot!(report.join("\n"), @r##"
+    function main: value flat_weight: constexpr_blockwise_shift_scale is not an operation of ours, or not in this form: it has an offset
+    function main: value flat_weight: constexpr_blockwise_shift_scale is not an operation of ours, or not in this form: parameter scale is missing
+    function main: node flat_weight: dequantize takes levels of i8, got f32
+    function main: value flat_weight: constexpr_blockwise_shift_scale is not an operation of ours, or not in this form: operand data has no value
+    function main: value linear_wide: constexpr_cast is not an operation of ours, or not in this form: it casts f16 to fp16, expected f16 to fp32
+    function main: value linear_wide: constexpr_cast is not an operation of ours, or not in this form: output_dtype is missing
+    function main: value linear_wide: constexpr_cast is not an operation of ours, or not in this form: it casts f32 to fp32, expected f16 to fp32
+    function main: value flat_weight is declared f16[4,64], but its operands make it f32[4,64]
+    "##);
 }
 
 #[test]
