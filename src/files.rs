@@ -3,10 +3,11 @@
 //! A name can lead to a pipe that never ends a read, or to a device that a rename would replace by a file; neither is
 //! an artefact, a checkpoint or a result.
 
-use std::fs::{File, Metadata, Permissions};
+use std::fs::{File, Metadata, Permissions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Longest text file that is read whole: a config, an index, a manifest.
 pub const TEXT_MAX: u64 = 1 << 26;
@@ -99,6 +100,25 @@ impl FolderLock {
     pub fn of(folder: &Path) -> FolderLock {
         FolderLock(File::open(folder).ok().filter(|file| file.lock().is_ok()))
     }
+
+    /// The same, but gives up with `None` once `stop` says so, and calls `waiting` where there is something to wait for.
+    pub fn wait(folder: &Path, stop: impl Fn() -> bool, waiting: impl FnOnce()) -> Option<FolderLock> {
+        let Ok(file) = File::open(folder) else { return Some(FolderLock(None)) };
+        let mut waiting = Some(waiting);
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Some(FolderLock(Some(file))),
+                Err(TryLockError::Error(_)) => return Some(FolderLock(None)),
+                Err(TryLockError::WouldBlock) if stop() => return None,
+                Err(TryLockError::WouldBlock) => {
+                    if let Some(waiting) = waiting.take() {
+                        waiting();
+                    }
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -120,6 +140,27 @@ mod tests {
         assert!(open(&pipe).is_err());
         std::os::unix::fs::symlink(&file, dir.path().join("link")).unwrap();
         assert!(open(&dir.path().join("link")).is_ok(), "a snapshot consists of links");
+    }
+
+    #[test]
+    fn a_folder_that_is_held_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = FolderLock::of(dir.path());
+        let waits = std::cell::Cell::new(0);
+        let wait = |stop: bool| FolderLock::wait(dir.path(), || stop, || waits.set(waits.get() + 1)).is_some();
+        assert!(!wait(true));
+        drop(held);
+        assert!(wait(false) && wait(true));
+        assert_eq!(waits.get(), 0);
+        let held = FolderLock::of(dir.path());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(200));
+                drop(held);
+            });
+            assert!(wait(false));
+        });
+        assert_eq!(waits.get(), 1, "told once");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::failure::{Exit, Failure};
 use super::table::Table;
 use super::{Checks, Report};
-use crate::toolchain::{Health, Interrupt, Probe, Search, probe};
+use crate::toolchain::{Health, Interpreter, Interrupt, Origin, PYTHON_VARIABLE, Probe, Search, Serializer, probe};
 use serde_json::{Value, json};
 
 /// Show which tools are here, their versions, and what works without each
@@ -17,7 +17,7 @@ pub struct Opts {
 /// Asks every tool. A missing one is no failure: this program does most of its work without any.
 pub fn run(opts: Opts) -> Result<Report, Failure> {
     let interrupt = Interrupt::listen().map_err(|e| Failure::new(Exit::Bug, &e))?;
-    let probes = probe(&Search::from_process(), &interrupt);
+    let probes = probe(&Search::from_process(), &Serializer::from_process(), &interrupt);
     if interrupt.raised() {
         return Err(Failure {
             exit: Exit::Interrupted,
@@ -41,6 +41,9 @@ fn table(probes: &[Probe]) -> String {
         match &probe.health {
             Health::Ready { version } => {
                 table.row(probe.name, version);
+                if let Some(interpreter) = &probe.interpreter {
+                    table.row("", place(interpreter));
+                }
                 continue;
             }
             Health::OtherVersion { version, wanted } => {
@@ -54,8 +57,19 @@ fn table(probes: &[Probe]) -> String {
                 table.row(probe.name, "not found");
             }
         }
+        if let Some(interpreter) = &probe.interpreter {
+            table.row("", format!("looked for: {}", place(interpreter)));
+        }
         table.prose("", &format!("without it: {}", probe.without));
         table.prose("", &format!("to get it: {}", probe.how_to_install));
     }
     table.render()
+}
+
+fn place(interpreter: &Interpreter) -> String {
+    let python = interpreter.python.display();
+    match interpreter.origin {
+        Origin::Variable => format!("{python}, of ${PYTHON_VARIABLE}"),
+        Origin::Cache => python.to_string(),
+    }
 }

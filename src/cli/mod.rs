@@ -13,6 +13,7 @@ mod progress;
 mod regions;
 mod run;
 mod table;
+mod tools;
 
 pub use failure::{Exit, Failure};
 
@@ -56,6 +57,7 @@ enum Command {
     Inspect(inspect::Opts),
     Regions(regions::Opts),
     Run(run::Opts),
+    Tools(tools::Opts),
 }
 
 /// What a subcommand found, for people and for programs.
@@ -106,6 +108,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
         Command::Inspect(opts) => inspect::run(opts),
         Command::Regions(opts) => regions::run(opts),
         Command::Run(opts) => run::run(opts, &cli.common),
+        Command::Tools(opts) => tools::run(opts, &cli.common),
     };
     match result {
         Ok(report) => {

@@ -20,7 +20,7 @@ pub enum Tool {
     Metal,
     /// Compiles the helper that reads Core ML's compute plan.
     Swiftc,
-    /// Runs Apple's serializer.
+    /// What the environment of Apple's serializer is made with.
     Python,
     /// Installs Apple's serializer.
     Uv,
@@ -71,8 +71,8 @@ impl Tool {
             Tool::Xcrun => "everything but `compile`, where its tools are not on the PATH",
             Tool::CoreMlCompiler => "everything but `compile` of an .mlpackage",
             Tool::Swiftc => "everything but the placement of Core ML bundles",
-            Tool::Python => "everything but writing an .aimodel",
-            Tool::Uv => "everything; Python's own pip installs as well",
+            Tool::Python => "everything; `tools install` needs it or uv",
+            Tool::Uv => "everything; `tools install` then takes Python's pip",
         }
     }
 
@@ -137,14 +137,14 @@ impl Search {
     /// # Errors
     /// It is neither on the PATH nor known to `xcrun`.
     pub fn find(&self, tool: Tool) -> Result<Found, Missing> {
-        if let Some(path) = self.on_path(tool.name()) {
+        if let Some(path) = self.program(tool.name()) {
             return Ok(Found { tool, path, xcrun: None });
         }
         let missing = Missing { tool, how_to_install: tool.how_to_install() };
         if !tool.in_xcode() {
             return Err(missing);
         }
-        let xcrun = self.on_path(Tool::Xcrun.name()).ok_or(missing)?;
+        let xcrun = self.program(Tool::Xcrun.name()).ok_or(missing)?;
         let ask = Command::new(&xcrun).args(["--find", tool.name()]);
         // Long, because the first question after an update makes xcrun rebuild its cache.
         let limits = Limits { timeout: Duration::from_secs(30) };
@@ -157,7 +157,8 @@ impl Search {
         }
     }
 
-    fn on_path(&self, name: &str) -> Option<PathBuf> {
+    /// The first program of that name on the PATH.
+    pub(super) fn program(&self, name: &str) -> Option<PathBuf> {
         // A relative entry would make what is run depend on where one stands.
         let folders = std::env::split_paths(&self.path).filter(|folder| folder.is_absolute());
         folders.map(|folder| folder.join(name)).find(|file| is_program(file))

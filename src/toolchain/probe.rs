@@ -1,11 +1,9 @@
 //! What tools are here and which versions, asked of the tools themselves: one that is found may still not run.
 
+use super::serializer::{COREAI_CORE, Interpreter, Serializer};
 use super::{Command, End, Found, Interrupt, Limits, Search, Tool, ToolRun, run, without_paths};
 use serde::Serialize;
 use std::time::Duration;
-
-/// Apple's serializer: distribution and the version its output was compared with.
-pub const COREAI_CORE: (&str, &str) = ("coreai-core", "1.0.0b3");
 
 /// State of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -16,7 +14,7 @@ pub enum Health {
         /// As it told it.
         version: String,
     },
-    /// It is another version than the pinned one.
+    /// It, or the Python it needs, is another version than the wanted one.
     OtherVersion {
         /// The version that is here.
         version: String,
@@ -39,6 +37,9 @@ pub struct Probe {
     pub name: &'static str,
     /// Whether it can be used.
     pub health: Health,
+    /// The interpreter of Apple's serializer, here or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interpreter: Option<Interpreter>,
     /// What is possible without it.
     pub without: &'static str,
     /// What to do where it is not ready.
@@ -52,28 +53,22 @@ impl Probe {
     }
 }
 
-/// Asks every tool, and Python for Apple's serializer.
-pub fn probe(search: &Search, interrupt: &Interrupt) -> Vec<Probe> {
-    let mut probes = Vec::new();
-    for tool in Tool::ALL {
-        let found = search.find(tool);
-        let health = match &found {
-            Ok(found) => ask(tool, &version_of(found), interrupt),
-            Err(_) => Health::Missing,
-        };
-        let how_to_install = tool.how_to_install();
-        probes.push(Probe { name: tool.name(), health, without: tool.without(), how_to_install });
-        if tool == Tool::Python {
-            let health = found.map_or(Health::Missing, |python| serializer(&python, interrupt));
-            probes.push(Probe {
-                name: COREAI_CORE.0,
-                health,
-                without: "everything but writing an .aimodel",
-                how_to_install: "run `python3 -m pip install coreai-core==1.0.0b3`",
-            });
-        }
-    }
-    probes
+/// Asks every tool, and last the Python that would be used for Apple's serializer.
+pub fn probe(search: &Search, serializer: &Serializer, interrupt: &Interrupt) -> Vec<Probe> {
+    let tools = Tool::ALL.into_iter().map(|tool| {
+        let health = search.find(tool).map_or(Health::Missing, |found| ask(tool, &version_of(&found), interrupt));
+        let (without, how_to_install) = (tool.without(), tool.how_to_install());
+        Probe { name: tool.name(), health, interpreter: None, without, how_to_install }
+    });
+    let interpreter = serializer.interpreter();
+    let last = Probe {
+        name: COREAI_CORE.0,
+        health: interpreter.as_ref().map_or(Health::Missing, |python| python.health(interrupt)),
+        without: "everything but writing, reading and running an .aimodel; .mlpackage still works",
+        how_to_install: interpreter.as_ref().map_or(Serializer::HOW_TO_INSTALL, Interpreter::how_to_install),
+        interpreter,
+    };
+    tools.chain([last]).collect()
 }
 
 /// The version that `found` tells, for a record.
@@ -95,7 +90,8 @@ fn version_of(found: &Found) -> Command {
     }
 }
 
-fn ask(tool: Tool, command: &Command, interrupt: &Interrupt) -> Health {
+/// The first line that `command` says.
+pub(super) fn ask(tool: Tool, command: &Command, interrupt: &Interrupt) -> Health {
     let limits = Limits { timeout: Duration::from_secs(30) };
     let broken = |reason: String| Health::Broken { reason: without_paths(&reason) };
     match run(tool, command, limits, interrupt) {
@@ -108,20 +104,6 @@ fn ask(tool: Tool, command: &Command, interrupt: &Interrupt) -> Health {
         Ok(ToolRun::Interrupted) => broken("interrupted".to_string()),
         Ok(ToolRun::NotInstalled(_)) => Health::Missing,
         Err(error) => broken(error.to_string()),
-    }
-}
-
-/// Asks Python for the wheel's version, without importing it.
-fn serializer(python: &Found, interrupt: &Interrupt) -> Health {
-    const ASK: &str = "import importlib.metadata as m\n\
-                       try: print(m.version('coreai-core'))\n\
-                       except m.PackageNotFoundError: print('none')";
-    let (_, wanted) = COREAI_CORE;
-    // Isolated, so that a file in the current folder is not taken for a module.
-    match ask(python.tool, &python.command().args(["-I", "-c", ASK]), interrupt) {
-        Health::Ready { version } if version == "none" => Health::Missing,
-        Health::Ready { version } if version != wanted => Health::OtherVersion { version, wanted },
-        other @ (Health::Ready { .. } | Health::OtherVersion { .. } | Health::Broken { .. } | Health::Missing) => other,
     }
 }
 
@@ -138,15 +120,14 @@ mod tests {
             ("metal", "echo \"error: cannot execute tool 'metal' due to missing Metal Toolchain\" >&2; exit 1"),
             ("coremlcompiler", "test \"$1\" = version && echo 3404.16.1"),
             ("swiftc", "kill -ABRT $$"),
-            ("python3", "test \"$1\" = -I && echo 1.0.0b2 || echo Python 3.12.1 >&2"),
+            ("python3", "echo Python 3.12.1 >&2"),
         ];
         for (name, text) in tools {
             let path = dir.path().join(name);
             fs_err::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
             fs_err::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let probes = probe(&Search::of_path(dir.path()), &Interrupt::never());
-        assert!(probes.iter().any(|p| p.how_to_install.contains(COREAI_CORE.1)));
+        let probes = probe(&Search::of_path(dir.path()), &Serializer::in_cache(dir.path()), &Interrupt::never());
         let states: Vec<String> = probes.iter().map(|p| format!("{}: {:?}", p.name, p.health)).collect();
         insta::assert_snapshot!(states.join("\n"), @r#"
         coreai-build: Ready { version: "coreai-build 3600.79.1" }
@@ -155,8 +136,8 @@ mod tests {
         coremlcompiler: Ready { version: "3404.16.1" }
         swiftc: Broken { reason: "signal 6 (SIGABRT)" }
         python3: Ready { version: "Python 3.12.1" }
-        coreai-core: OtherVersion { version: "1.0.0b2", wanted: "1.0.0b3" }
         uv: Missing
+        coreai-core: Missing
         "#);
     }
 }

@@ -8,6 +8,11 @@ pub fn printable(bytes: &[u8]) -> String {
     text.trim_end_matches('\r').chars().map(keep).collect()
 }
 
+/// A tool's lines below a message, each marked as not ours.
+pub fn quoted(lines: &[String]) -> String {
+    lines.iter().flat_map(|line| ["\n  |", if line.is_empty() { "" } else { " " }, line]).collect()
+}
+
 /// `line` with every absolute path cut to its last part, so that a record names no folder of the machine.
 ///
 /// Words are not cut at a blank inside quotes, which tools put around paths that have blanks in them.

@@ -501,7 +501,8 @@ fn doctor_tells_what_is_here() {
     let place = Place::new();
     let run = |args: &[&str]| {
         let output = place.command("", args).env("PATH", place.at("bin")).output().unwrap();
-        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap(), output.stderr)
+        let out = String::from_utf8(output.stdout).unwrap().replace(place.dir.path().to_str().unwrap(), "[dir]");
+        (output.status.code().unwrap(), out, output.stderr)
     };
     place.tool("coreai-build", "#!/bin/sh\necho 'coreai-build 3600.79.1'\n");
     place.tool("xcrun", "#!/bin/sh\n[ \"$1\" = --version ] && echo 'xcrun version 72.' || exit 72\n");
@@ -524,14 +525,17 @@ fn doctor_tells_what_is_here() {
                     without it: everything but the placement of Core ML bundles
                     to get it: on a Mac, run `xcode-select --install`
     python3         not found
-                    without it: everything but writing an .aimodel
+                    without it: everything; `tools install` needs it or uv
                     to get it: install Python 3.11 or later
-    coreai-core     not found
-                    without it: everything but writing an .aimodel
-                    to get it: run `python3 -m pip install coreai-core==1.0.0b3`
     uv              not found
-                    without it: everything; Python's own pip installs as well
+                    without it: everything; `tools install` then takes Python's
+                    pip
                     to get it: see https://docs.astral.sh/uv
+    coreai-core     not found
+                    looked for: [dir]/.cache/eg2-convert/coreai-1.0.0b3/bin/python
+                    without it: everything but writing, reading and running an
+                    .aimodel; .mlpackage still works
+                    to get it: run `eg2-convert tools install`
     ");
     assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     let (code, out, _) = run(&["doctor", "--json"]);

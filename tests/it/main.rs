@@ -17,3 +17,4 @@ mod layering;
 mod precision;
 mod python;
 mod regions;
+mod tools;

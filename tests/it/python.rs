@@ -1,7 +1,9 @@
-//! A Python environment with the pinned packages of scripts/requirements-test.txt, made once under `target/`.
+//! Python environments made once under `target/`: one with the pinned packages of scripts/requirements-test.txt, one
+//! with Apple's serializer.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 /// The interpreter of the environment. Makes it on first use; every later call, of this or another process, waits.
 ///
@@ -33,6 +35,25 @@ pub fn interpreter() -> PathBuf {
     );
     fs_err::write(&stamp, wanted).unwrap();
     python
+}
+
+/// The interpreter with Apple's serializer, for `EG2_COREAI_PYTHON`. Made by `tools install`, which waits for another
+/// that is at it and leaves alone what is ready.
+///
+/// # Panics
+/// It cannot be installed: a check that needs it has not been run and must not pass.
+pub fn coreai_python() -> PathBuf {
+    static PYTHON: LazyLock<PathBuf> = LazyLock::new(|| {
+        let mut install = Command::new(assert_cmd::cargo::cargo_bin("eg2-convert"));
+        install.args(["tools", "install", "--yes", "--json"]).env_remove("EG2_COREAI_PYTHON");
+        install.env("XDG_CACHE_HOME", Path::new(env!("CARGO_MANIFEST_DIR")).join("target/test-cache"));
+        let output = install.output().unwrap();
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "tools install:\n{out}\n{err}");
+        let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+        report["python"].as_str().unwrap().into()
+    });
+    PYTHON.clone()
 }
 
 /// Runs a script of `scripts/` and gives its stdout; both streams are in the message where it fails.

@@ -3,7 +3,10 @@
 //! A request goes out and an answer comes back as a file each; no answer means that the process died.
 
 use super::Program;
-use crate::toolchain::{COREAI_CORE, Command, End, Interrupt, Limits, Tool, ToolRun, run, without_paths};
+use crate::toolchain::{
+    COREAI_CORE, Command, End, Interrupt, Limits, Origin, PYTHON_VARIABLE, Serializer, Tool, ToolRun, run,
+    without_paths,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,8 +16,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const SCRIPT: &str = include_str!("bridge.py");
-/// Names the interpreter to use.
-pub const PYTHON_VARIABLE: &str = "EG2_COREAI_PYTHON";
 /// The largest model takes seconds to save; the CPU runtime is slow, and an hour of it is no use to anybody.
 const LIMITS: Limits = Limits { timeout: Duration::from_secs(3600) };
 
@@ -89,7 +90,10 @@ pub struct RawTensor {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum BridgeError {
-    #[error("Apple's serializer is not here: set {PYTHON_VARIABLE} to a Python that has {} {}", COREAI_CORE.0, COREAI_CORE.1)]
+    #[error(
+        "Apple's serializer is not here: {}, or set {PYTHON_VARIABLE} to a Python that has {} {}",
+        Serializer::HOW_TO_INSTALL, COREAI_CORE.0, COREAI_CORE.1
+    )]
     NotInstalled,
     #[error("Apple's serializer cannot be used: {message}; {PYTHON_VARIABLE} names the Python to use")]
     Version { message: String },
@@ -149,15 +153,11 @@ struct Outputs {
 }
 
 impl Bridge {
-    /// The interpreter that `$EG2_COREAI_PYTHON` names, or that of the environment in the user's cache.
+    /// The interpreter that [`Serializer`] knows. One that is named and absent is used all the same, so that whoever
+    /// named it hears of it.
     pub fn find(interrupt: &Interrupt) -> Option<Bridge> {
-        let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        if let Some(python) = set(PYTHON_VARIABLE) {
-            return Some(Bridge::at(python, interrupt));
-        }
-        let cache = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
-        let python = cache.join("eg2-convert").join(format!("coreai-{}", COREAI_CORE.1)).join("bin/python");
-        python.exists().then(|| Bridge::at(python, interrupt))
+        let found = Serializer::from_process().interpreter()?;
+        (found.origin == Origin::Variable || found.python.exists()).then(|| Bridge::at(found.python, interrupt))
     }
 
     /// That interpreter.

@@ -2,7 +2,7 @@
 
 use crate::bundle::compiled::{CompiledError, Fault};
 use crate::bundle::{PublishError, TreeError};
-use crate::toolchain::{Class, Finished, Missing, RunError};
+use crate::toolchain::{self, Class, Finished, Missing, RunError};
 use std::io;
 use std::time::Duration;
 
@@ -145,20 +145,16 @@ const fn hint(class: Class) -> &'static str {
 
 /// The message that gave the class away, each line marked; the last lines where there is none.
 fn quoted(run: &Finished, class: Class) -> String {
-    run.finding(class).map_or_else(|| last_lines(run), |found| marked(&found.block))
+    run.finding(class).map_or_else(|| last_lines(run), |found| toolchain::quoted(&found.block))
 }
 
 /// The message of the Neural Engine's compiler, if it had one.
 fn complaint(run: &Finished) -> String {
-    run.finding(Class::NeuralEngine).map(|found| marked(&found.block)).unwrap_or_default()
+    run.finding(Class::NeuralEngine).map(|found| toolchain::quoted(&found.block)).unwrap_or_default()
 }
 
 fn last_lines(run: &Finished) -> String {
-    marked(&run.stderr.last_lines)
-}
-
-fn marked(lines: &[String]) -> String {
-    lines.iter().flat_map(|line| ["\n  |", if line.is_empty() { "" } else { " " }, line]).collect()
+    toolchain::quoted(&run.stderr.last_lines)
 }
 
 fn list(faults: &[Fault]) -> String {
