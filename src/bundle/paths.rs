@@ -1,10 +1,11 @@
 //! Path-like strings in the bytes of a file. Debug locations name source files by absolute path, and a text search
 //! skips binary files, so the bytes are scanned.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 
-/// What a path of somebody's machine starts with.
-const ROOTS: [&[u8]; 9] = [
+/// What a path of somebody's machine starts with, wherever it stands.
+const ROOTS: [&[u8]; 10] = [
     b"/Users/",
     b"/home/",
     b"/private/var/",
@@ -14,7 +15,30 @@ const ROOTS: [&[u8]; 9] = [
     b"/root/",
     b"/workspace/",
     b"/tmp/",
+    b"\\Users\\",
 ];
+
+/// The same, where no name stands before it: such a folder may be the middle of a name, as in `model/data/table`.
+const ROOTS_AT_START: [&[u8]; 12] = [
+    b"/opt/",
+    b"/usr/",
+    b"/var/",
+    b"/mnt/",
+    b"/srv/",
+    b"/data/",
+    b"/app/",
+    b"/content/",
+    b"/kaggle/",
+    b"/workspaces/",
+    b"/nix/",
+    b"/Library/",
+];
+
+/// Folders whose folders are called like people.
+const HOMES: [&str; 3] = ["/Users/", "/home/", "\\Users\\"];
+
+/// Shortest name of a person that is searched for: shorter ones stand in any text.
+const NAME_MIN: usize = 3;
 
 /// Longest string reported, and how much of a block is kept so that one across its end is seen whole.
 const LONGEST: usize = 256;
@@ -54,10 +78,12 @@ fn read_full(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 
 fn scan(bytes: &[u8], starts_before: usize, limit: usize, found: &mut Vec<String>) {
     let mut at = 0;
-    while let Some(slash) = memchr::memchr(b'/', &bytes[at..starts_before.max(at)]) {
+    while let Some(slash) = memchr::memchr2(b'/', b'\\', &bytes[at..starts_before.max(at)]) {
         let start = at + slash;
         at = start + 1;
-        if !ROOTS.iter().any(|root| bytes[start..].starts_with(root)) {
+        let starts = |root: &&[u8]| bytes[start..].starts_with(root);
+        let named = start.checked_sub(1).is_some_and(|before| in_name(bytes[before]));
+        if !ROOTS.iter().any(starts) && (named || !ROOTS_AT_START.iter().any(starts)) {
             continue;
         }
         let end = bytes[start..].iter().take(LONGEST).position(|b| !printable(*b)).map_or(bytes.len(), |n| start + n);
@@ -70,6 +96,40 @@ fn scan(bytes: &[u8], starts_before: usize, limit: usize, found: &mut Vec<String
             return;
         }
     }
+}
+
+fn in_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.') || byte >= 0x80
+}
+
+/// Names of the people in whose home folders `paths` lie.
+pub fn people(paths: &[String]) -> BTreeSet<String> {
+    let name = |path: &String| {
+        let rest = HOMES.iter().find_map(|home| Some(path.split_once(home)?.1))?;
+        let name = rest.split(['/', '\\']).next()?;
+        (name.len() >= NAME_MIN).then(|| name.to_string())
+    };
+    paths.iter().filter_map(name).collect()
+}
+
+/// Those of `words` that stand in what `reader` yields, not as a part of a longer word. All of it is held in memory:
+/// it is meant for text and tables, not for weights.
+///
+/// # Errors
+/// The reader's.
+pub fn words_in(mut reader: impl Read, words: &BTreeSet<String>) -> io::Result<Vec<String>> {
+    let mut bytes = Vec::new();
+    if !words.is_empty() {
+        reader.read_to_end(&mut bytes)?;
+    }
+    let whole = |word: &&String| {
+        memchr::memmem::find_iter(&bytes, word.as_bytes()).any(|at| {
+            let before = at.checked_sub(1).and_then(|before| bytes.get(before));
+            let after = bytes.get(at + word.len());
+            ![before, after].into_iter().flatten().any(|byte| byte.is_ascii_alphanumeric())
+        })
+    };
+    Ok(words.iter().filter(whole).cloned().collect())
 }
 
 fn printable(byte: u8) -> bool {
@@ -90,6 +150,31 @@ mod tests {
             bytes.extend_from_slice(b"/home is not one, nor is a/b/c");
             assert_eq!(path_like(&bytes[..], 10).unwrap(), ["/Users/someone/model.py"], "at {offset}");
         }
+    }
+
+    #[test]
+    fn roots_of_every_kind() {
+        let found = |text: &str| path_like(text.as_bytes(), 9).unwrap();
+        for path in ["/Users/a/x", "\\Users\\a\\x", "/opt/lib/x.py", "/usr/lib/x", "/content/m.ipynb", "/private/tmp/a"]
+        {
+            assert_eq!(found(path), [path]);
+            assert_eq!(found(&format!("\0{path}\0")), [path]);
+        }
+        assert_eq!(found("file:///Users/a"), ["/Users/a"]);
+        assert_eq!(found("C:\\Users\\a"), ["\\Users\\a"]);
+        for name in ["model/data/table", "blocks.0/app/x", "a/usr/b", "/layers/0", "\\frac"] {
+            assert!(found(name).is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn people_and_where_they_are_named() {
+        let paths = ["/Users/ada/x.py", "/home/bob", "\\Users\\eve x\\m", "/tmp/zoe/x", "/home/al/x"].map(String::from);
+        let people = people(&paths);
+        assert_eq!(people.iter().map(String::as_str).collect::<Vec<_>>(), ["ada", "bob", "eve x"]);
+        let found = |text: &str| words_in(text.as_bytes(), &people).unwrap();
+        assert_eq!(found("made by ada, bob2 and eve x"), ["ada", "eve x"]);
+        assert!(found("adagrad, kebobs").is_empty());
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The weights in a program file against what was handed over, by hash, while the whole program is hashed.
 
 use super::bytecode::{Bytecode, Resource};
-use super::path_like;
+use super::paths::{path_like, words_in};
 use crate::digest::Digest;
 use crate::files;
 use blake3::Hash;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
@@ -39,7 +39,7 @@ pub enum StoredError {
 ///
 /// # Errors
 /// The file cannot be read, a blob is missing, has another name or other bytes, or there is a path.
-pub(super) fn check_stored(
+pub fn check_stored(
     program: &Path,
     bytecode: &Bytecode,
     written: &BTreeMap<&str, (u64, Hash)>,
@@ -66,22 +66,59 @@ pub(super) fn check_stored(
     })
 }
 
+/// Length and BLAKE3 of every blob of `program`, which `bytecode` tells of, by name.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn blobs(program: &Path, bytecode: &Bytecode) -> io::Result<BTreeMap<String, (u64, Hash)>> {
+    let file = files::open(program)?;
+    let mut block = vec![0; BLOCK];
+    bytecode
+        .blobs()
+        .map(|blob| {
+            let bytes = blob.range.end.saturating_sub(blob.range.start);
+            Ok((blob.name.clone(), (bytes, hash(&file, blob, &mut block)?)))
+        })
+        .collect()
+}
+
+/// Searches what is no blob of `program` for path-like strings, at most `limit`, and for `words`.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn leaks(program: &Path, bytecode: &Bytecode, limit: usize, words: &BTreeSet<String>) -> io::Result<Vec<String>> {
+    let file = files::open(program)?;
+    let mut found = Vec::new();
+    for left in between_blobs(bytecode) {
+        let stretch = || Stretch { file: &file, left: left.clone() };
+        for leak in path_like(stretch(), limit)?.into_iter().chain(words_in(stretch(), words)?) {
+            if found.len() < limit && !found.contains(&leak) {
+                found.push(leak);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn hash(file: &File, blob: &Resource, block: &mut [u8]) -> io::Result<Hash> {
+    let mut hasher = blake3::Hasher::new();
+    let mut stretch = Stretch { file, left: blob.range.clone() };
+    loop {
+        match stretch.read(block)? {
+            0 => return Ok(hasher.finalize()),
+            n => hasher.update(block.get(..n).unwrap_or_default()),
+        };
+    }
+}
+
 fn check_blob(file: &File, blob: &Resource, written: (u64, Hash), block: &mut [u8]) -> Result<(), StoredError> {
     let name = || blob.name.clone();
     let found = blob.range.end.saturating_sub(blob.range.start);
     if found != written.0 {
         return Err(StoredError::Length { name: name(), found, written: written.0 });
     }
-    let mut hasher = blake3::Hasher::new();
-    let mut stretch = Stretch { file, left: blob.range.clone() };
-    loop {
-        match stretch.read(block)? {
-            0 => break,
-            n => hasher.update(block.get(..n).unwrap_or_default()),
-        };
-    }
     // A file that became shorter meanwhile has another hash.
-    if hasher.finalize() == written.1 {
+    if hash(file, blob, block)? == written.1 {
         Ok(())
     } else {
         Err(StoredError::Values { name: name(), at: blob.range.start })
@@ -90,16 +127,23 @@ fn check_blob(file: &File, blob: &Resource, written: (u64, Hash), block: &mut [u
 
 /// Searches what is no weight: values look like paths by chance once in a few terabytes, debug locations always.
 fn no_paths(program: &File, bytecode: &Bytecode) -> Result<(), StoredError> {
-    let mut start = 0;
-    let end = bytecode.bytes..bytecode.bytes;
-    for blob in bytecode.blobs().map(|blob| &blob.range).chain([&end]) {
-        let between = Stretch { file: program, left: start..blob.start };
-        start = blob.end;
-        if let Some(found) = path_like(between, 1)?.into_iter().next() {
+    for left in between_blobs(bytecode) {
+        if let Some(found) = path_like(Stretch { file: program, left }, 1)?.into_iter().next() {
             return Err(StoredError::Path { found });
         }
     }
     Ok(())
+}
+
+fn between_blobs(bytecode: &Bytecode) -> Vec<Range<u64>> {
+    let mut start = 0;
+    let end = bytecode.bytes..bytecode.bytes;
+    let between = bytecode.blobs().map(|blob| &blob.range).chain([&end]).map(|blob| {
+        let between = start..blob.start;
+        start = blob.end;
+        between
+    });
+    between.collect()
 }
 
 /// A stretch of a file as a reader.

@@ -12,6 +12,7 @@ mod inspect;
 mod progress;
 mod regions;
 mod run;
+mod strip;
 mod table;
 mod tools;
 
@@ -57,6 +58,7 @@ enum Command {
     Inspect(inspect::Opts),
     Regions(regions::Opts),
     Run(run::Opts),
+    Strip(strip::Opts),
     Tools(tools::Opts),
 }
 
@@ -108,6 +110,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
         Command::Inspect(opts) => inspect::run(opts),
         Command::Regions(opts) => regions::run(opts),
         Command::Run(opts) => run::run(opts, &cli.common),
+        Command::Strip(opts) => strip::run(opts, &cli.common),
         Command::Tools(opts) => tools::run(opts, &cli.common),
     };
     match result {

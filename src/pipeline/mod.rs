@@ -11,6 +11,7 @@ mod origin;
 mod package;
 mod regions;
 mod run;
+mod strip;
 
 pub use compile::{CompileError, CompileOptions, Compiled, CoreAiTarget, compile};
 pub use diff::{Changes, DiffError, Difference, FileFact, Side, diff};
@@ -22,6 +23,7 @@ pub use origin::Origin;
 pub use package::{Converted, Destination, FunctionReport, GraphFigures, PipelineError, Writer};
 pub use regions::{Host, Regions, RegionsError, regions};
 pub use run::{Ran, RunError, RunOptions, Runtime, run};
+pub use strip::{Look, StripError, StripOptions, Stripped, strip};
 
 /// Told how far a job is, and asked whether it is still wanted; the command line draws it.
 pub trait Progress: Sync {

@@ -3,6 +3,7 @@
 An answer is always written, errors included; where there is none, the serializer crashed. Nothing here knows a model.
 """
 import asyncio
+import hashlib
 import json
 import mmap
 import os
@@ -162,7 +163,8 @@ def function(ir, graph):
     name = ir.StringAttr(graph.attributes["sym_name"]).value
     given = named(ir, graph, "arg_attrs", block.arguments)
     taken = named(ir, graph, "res_attrs", block.operations[len(block.operations) - 1].operands)
-    return {"name": name, "inputs": given, "outputs": taken, "lines": lines}
+    private = "priv" in graph.attributes
+    return {"name": name, "private": private, "inputs": given, "outputs": taken, "lines": lines}
 
 
 def named(ir, graph, attribute, values):
@@ -188,6 +190,66 @@ def inline(ir, values, size):
         one = np.array(ir.DenseElementsAttr.get_splat(one, values.get_splat_value())).tobytes()
         return one * (size // len(one))
     return np.ascontiguousarray(np.array(values)).tobytes()
+
+
+def strip(request):
+    """Writes the program again without its debug locations."""
+    from coreai._compiler import ir
+    from coreai._compiler.passmanager import PassManager
+    from coreai.authoring import AIModelAsset, AIProgram
+    from coreai.authoring.context import Context
+
+    with Context()._mlir_context, ir.Location.unknown():
+        module = AIModelAsset.load(request["path"]).program._module._mlir_module
+        PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+        AIProgram._from_mlir_module(module)._save_bytecode(request["program"])
+    return {"bytes": Path(request["program"]).stat().st_size}
+
+
+def listing(request):
+    """Writes all that a program is, but for locations and the bytes of its resources: an operation a line."""
+    from coreai._compiler import ir
+    from coreai.authoring import AIModelAsset
+    from coreai.authoring.context import Context
+
+    with Context()._mlir_context, ir.Location.unknown(), open(request["listing"], "w") as out:
+        module = AIModelAsset.load(request["path"]).program._module._mlir_module
+        counts = {"operations": 0, "located": 0}
+        told(module.operation, 0, {}, out, counts)
+    return counts
+
+
+# What a location prints as where there is none; the others after such a file was read.
+NOWHERE = ("loc(unknown)", 'loc("-":0:0)', '#debuginfo.location<loc("-":0:0) in unit>')
+
+
+def told(op, depth, numbers, out, counts):
+    counts["operations"] += 1
+    located = str(op.location) not in NOWHERE
+    operands = " ".join(str(numbers.get(operand, "?")) for operand in op.operands)
+    for result in op.results:
+        numbers[result] = len(numbers)
+    entries = " ".join(f"{entry}={short(str(op.attributes[entry]))}" for entry in names(op))
+    results = " ".join(str(result.type) for result in op.results)
+    print(f"{' ' * depth}{op.name} ({operands}) {entries} -> {results}", file=out)
+    for region in op.regions:
+        for block in region.blocks:
+            for argument in block.arguments:
+                numbers[argument] = len(numbers)
+                located |= str(argument.location) not in NOWHERE
+            print(f"{' ' * depth}{{ {' '.join(str(argument.type) for argument in block.arguments)}", file=out)
+            for inner in block.operations:
+                told(inner.operation, depth + 1, numbers, out, counts)
+    counts["located"] += located
+
+
+def names(op):
+    """Names of an operation's attributes, sorted; versions of the library differ in what they iterate over."""
+    return sorted(entry if isinstance(entry, str) else entry.name for entry in op.attributes)
+
+
+def short(text):
+    return text if len(text) <= 256 else "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 def execute(request):
@@ -220,7 +282,8 @@ def main():
     request = json.loads(Path(sys.argv[1]).read_text())
     try:
         check_versions(request["coreai_core"])
-        answer = {"ok": {"write": write, "read": read, "run": execute}[request["command"]](request)}
+        commands = {"write": write, "read": read, "run": execute, "strip": strip, "listing": listing}
+        answer = {"ok": commands[request["command"]](request)}
     except Refused as refused:
         answer = {"error": refused.answer}
     except Exception as error:

@@ -44,6 +44,8 @@ pub struct Metadata {
 pub struct ReadFunction {
     /// Its name.
     pub name: String,
+    /// Whether only other functions of the bundle may call it.
+    pub private: bool,
     /// Name and type of each input.
     pub inputs: Vec<(String, String)>,
     /// The same of each output.
@@ -73,6 +75,15 @@ pub enum ReadValue {
     Inline(String),
     /// Among the resources, under this name.
     Stored(String),
+}
+
+/// What was counted while a program was listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listed {
+    /// Operations, the module and its functions included.
+    pub operations: u64,
+    /// Those among them that say where they come from.
+    pub located: u64,
 }
 
 /// A tensor in a file of its own.
@@ -199,6 +210,24 @@ impl Bridge {
     pub fn read(&self, bundle: &Path, scratch: &Path) -> Result<Vec<ReadFunction>, BridgeError> {
         let request = json!({ "command": "read", "path": bundle });
         self.ask::<Functions>(request, scratch, &[]).map(|read| read.functions)
+    }
+
+    /// Writes the program of `bundle` without its debug locations as the file `program`. Gives its bytes.
+    ///
+    /// # Errors
+    /// The serializer is not there, cannot read the bundle, or dies.
+    pub fn strip(&self, bundle: &Path, program: &Path, scratch: &Path) -> Result<u64, BridgeError> {
+        let request = json!({ "command": "strip", "path": bundle, "program": program });
+        self.ask::<Saved>(request, scratch, &[]).map(|saved| saved.bytes)
+    }
+
+    /// Writes as the text file `listing` all that the program of `bundle` is, but for locations and the bytes of its
+    /// resources, which are named: two programs of the same listing and the same resources compute the same.
+    ///
+    /// # Errors
+    /// The serializer is not there, cannot read the bundle, or dies.
+    pub fn listing(&self, bundle: &Path, listing: &Path, scratch: &Path) -> Result<Listed, BridgeError> {
+        self.ask(json!({ "command": "listing", "path": bundle, "listing": listing }), scratch, &[])
     }
 
     /// Runs one function on Apple's CPU runtime; outputs go to files in `scratch`.

@@ -24,7 +24,8 @@ pub(super) fn run(
         return Err(RunError::Hash { path: path() });
     }
     let scratch = tempfile::tempdir().map_err(RunError::Exchange)?;
-    let functions = bridge.read(&options.artefact, scratch.path())?;
+    let mut functions = bridge.read(&options.artefact, scratch.path())?;
+    functions.retain(|function| !function.private);
     let function = choose(&functions, options)?;
     let declared = function
         .inputs
