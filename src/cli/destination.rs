@@ -16,6 +16,9 @@ pub struct DestinationOpts {
     /// Bundle formats, separated by commas [default: mlpackage, and aimodel where Apple's serializer is]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FORMATS")]
     format: Vec<FormatArg>,
+    /// Write another form beside the artefact, for reading: `mlir`, Core AI dialect text as Apple's serializer gets it
+    #[arg(long, value_enum, value_name = "FORM")]
+    emit: Option<EmitArg>,
     /// Replace another artefact of the same name
     #[arg(long)]
     force: bool,
@@ -32,6 +35,11 @@ enum FormatArg {
     AiModel,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum EmitArg {
+    Mlir,
+}
+
 /// What a record says of the format that was not asked for by name.
 const LEFT_OUT: NotRun = NotRun { name: "aimodel", reason: "Apple's serializer is not installed" };
 
@@ -43,7 +51,14 @@ impl DestinationOpts {
             (None, []) => (vec![Writer::MlPackage], Some(LEFT_OUT)),
             (bridge, asked) => (writers(asked, bridge)?, None),
         };
-        Ok(Destination { folder: self.out, force: self.force, dry_run: self.dry_run, writers, left_out })
+        Ok(Destination {
+            folder: self.out,
+            force: self.force,
+            dry_run: self.dry_run,
+            writers,
+            left_out,
+            emit_mlir: self.emit == Some(EmitArg::Mlir),
+        })
     }
 }
 

@@ -132,7 +132,7 @@ fn report(converted: &[Converted], seconds: f64) -> Report {
 }
 
 fn rows(converted: &Converted, table: &mut Table) {
-    let Converted { path, outcome, no_region, functions, record } = converted;
+    let Converted { path, outcome, no_region, functions, mlir, record } = converted;
     table.row("artefact", path.display()).row("outcome", outcome);
     for function in functions {
         let graph = &function.graph;
@@ -152,6 +152,9 @@ fn rows(converted: &Converted, table: &mut Table) {
     }
     if let Some(reason) = no_region {
         table.row("neural engine", format!("none: {reason}"));
+    }
+    if let Some(mlir) = mlir {
+        table.row("dialect text", mlir.display());
     }
     if let Some(record) = record {
         let size: u64 = record.artefact.files.iter().map(|f| f.size).sum();

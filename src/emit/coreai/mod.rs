@@ -136,6 +136,37 @@ pub fn write(
     Ok(Program { text, paths, blobs, weight_bytes, bytes_shared, functions })
 }
 
+/// The dialect text of `functions` alone, for reading. Weights are read, since equal ones share a name, and not kept.
+///
+/// # Errors
+/// As [`write`].
+pub fn text(functions: &[Checked<'_>], source: &dyn WeightSource) -> Result<String, CoreAiError> {
+    write(functions, source, Discard).map(|program| program.text)
+}
+
+/// A file that nobody reads.
+struct Discard;
+
+impl Write for Discard {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for Discard {
+    /// Only ends of what was written are sought.
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        match to {
+            io::SeekFrom::Start(at) => Ok(at),
+            io::SeekFrom::End(_) | io::SeekFrom::Current(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
 fn function_names(functions: &[Checked<'_>]) -> Result<Vec<String>, CoreAiError> {
     match functions {
         [] => Err(CoreAiError::NoFunction),

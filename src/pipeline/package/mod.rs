@@ -11,9 +11,9 @@ use crate::analysis::{self, Census, WeightReport};
 use crate::bundle::{self, AiModelReadBackError, Outcome, PublishError, ReadBackError, Replace, Stage};
 use crate::checkpoint::CheckpointError;
 use crate::digest::Digest;
-use crate::emit::coreai::{BridgeError, CoreAiError};
+use crate::emit::coreai::{self, BridgeError, CoreAiError};
 use crate::emit::mil::{Description, MilError};
-use crate::files::FolderLock;
+use crate::files::{FolderLock, Replacement};
 use crate::ir::{Graph, print};
 use crate::models::blocks::AuthorError;
 use crate::models::gemma_audio::ConfigError;
@@ -88,6 +88,8 @@ pub struct Destination {
     pub writers: Vec<Writer>,
     /// A format that was left out, to be recorded as such.
     pub left_out: Option<NotRun>,
+    /// Write each artefact's Core AI dialect text beside it as `NAME.mlir`, for people to read.
+    pub emit_mlir: bool,
 }
 
 /// An artefact that a conversion made.
@@ -102,6 +104,9 @@ pub struct Converted {
     pub no_region: Option<&'static str>,
     /// Its functions, the default one first.
     pub functions: Vec<FunctionReport>,
+    /// The dialect text, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "shown_if")]
+    pub mlir: Option<PathBuf>,
     /// The record; none for a dry run.
     pub record: Option<Record>,
 }
@@ -109,6 +114,13 @@ pub struct Converted {
 /// A path as people read it: one that is not UTF-8 has no form in JSON.
 fn shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
+}
+
+fn shown_if<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    match path {
+        Some(path) => shown(path, serializer),
+        None => serializer.serialize_none(),
+    }
 }
 
 /// One function of an artefact, as authored, in f32.
@@ -171,7 +183,7 @@ pub(super) fn package(
     if to.dry_run {
         return Ok(planned().map(|(artefact, writer)| artefact.converted(writer, to, "dry run", None)).collect());
     }
-    let (written, source) = std::thread::scope(|threads| {
+    let (written, record_of_source) = std::thread::scope(|threads| {
         let hashed = threads.spawn(|| files.record());
         let written = planned()
             .map(|(artefact, writer)| artefact.write(writer, source, to, progress))
@@ -181,6 +193,11 @@ pub(super) fn package(
     if progress.stopped() {
         return Err(PipelineError::Interrupted);
     }
+    let texts = ready
+        .iter()
+        .filter(|_| to.emit_mlir)
+        .map(|artefact| artefact.text(source, to))
+        .collect::<Result<Vec<_>, _>>()?;
     let (stages, reports): (Vec<Stage>, Vec<Written>) = written.into_iter().unzip();
     let replace = if to.force { Replace::Force } else { Replace::Never };
     let bundles = stages.into_iter().zip(reports.iter().map(|written| &written.tree)).collect();
@@ -188,11 +205,14 @@ pub(super) fn package(
     let _lock = FolderLock::of(&to.folder);
     let mut records = Vec::new();
     for ((artefact, writer), written) in planned().zip(&reports) {
-        let record = artefact.record(writer, written, source.clone(), to.left_out)?;
+        let record = artefact.record(writer, written, record_of_source.clone(), to.left_out)?;
         let file = to.folder.join(record.file_name());
         records.push((bundle::prepare_file(&file, &record.to_bytes()?)?, record));
     }
     let outcomes = bundle::commit(bundles, replace)?;
+    for text in texts {
+        text.persist().map_err(PipelineError::Io)?;
+    }
     let mut converted = Vec::new();
     for (((artefact, writer), (file, record)), outcome) in planned().zip(records).zip(outcomes) {
         file.persist().map_err(PipelineError::Io)?;
@@ -234,6 +254,21 @@ impl Ready {
         format!("{}.{}", self.plan.name, writer.format().ending())
     }
 
+    /// Where its dialect text goes.
+    fn text_path(&self, to: &Destination) -> PathBuf {
+        to.folder.join(format!("{}.mlir", self.plan.name))
+    }
+
+    /// The dialect text, to be put in its place.
+    fn text(&self, source: &dyn WeightSource, to: &Destination) -> Result<Replacement, PipelineError> {
+        let text = coreai::text(&self.checked()?, source)?;
+        Ok(bundle::prepare_file(&self.text_path(to), text.as_bytes())?)
+    }
+
+    fn checked(&self) -> Result<Vec<Checked<'_>>, PipelineError> {
+        self.graphs.iter().map(validate::check).collect::<Result<_, _>>().map_err(PipelineError::Invalid)
+    }
+
     /// Writes the bundle beside its destination and reads it back.
     fn write(
         &self,
@@ -242,8 +277,7 @@ impl Ready {
         to: &Destination,
         progress: &dyn Progress,
     ) -> Result<(Stage, Written), PipelineError> {
-        let functions: Vec<Checked<'_>> =
-            self.graphs.iter().map(validate::check).collect::<Result<_, _>>().map_err(PipelineError::Invalid)?;
+        let functions = self.checked()?;
         let content = Content {
             functions: &functions,
             source,
@@ -295,7 +329,8 @@ impl Ready {
     fn converted(&self, writer: &Writer, to: &Destination, outcome: &'static str, record: Option<Record>) -> Converted {
         let no_region = self.plan.precision.no_region();
         let path = to.folder.join(self.name(writer));
-        Converted { path, outcome, no_region, functions: self.reports.clone(), record }
+        let mlir = (to.emit_mlir && !to.dry_run).then(|| self.text_path(to));
+        Converted { path, outcome, no_region, functions: self.reports.clone(), mlir, record }
     }
 }
 
