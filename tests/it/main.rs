@@ -17,4 +17,5 @@ mod layering;
 mod precision;
 mod python;
 mod regions;
+mod strip;
 mod tools;
