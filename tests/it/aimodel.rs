@@ -76,6 +76,10 @@ fn each_bucket_is_a_function_and_weights_are_stored_once() {
         assert!(golden.cosine_min >= 0.99999, "T{bucket}, {valid} frames: {golden:?}");
         assert!(ours.max_abs <= 1e-5, "T{bucket}, {valid} frames: {ours:?}");
     }
+    let named_none = ["run", &format!("out/{two}.aimodel"), "--inputs", "in", "--outputs", "none"];
+    let output = command(dir.path()).env("EG2_COREAI_PYTHON", coreai_python()).args(named_none).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    insta::assert_snapshot!(String::from_utf8(output.stderr).unwrap(), @r#"error: out/eg2_encoder_fp32_T200_T400.aimodel has several functions; choose one with --function: ["T400", "T200"]"#);
     let [one, two] = [one, two].map(|name| size(dir.path().join(format!("out/{name}.aimodel/main.mlirb"))));
     println!("{two} for two buckets, {one} for one: {}", two / one);
     assert!(two <= 1.10 * one, "{two} for two buckets, {one} for one");

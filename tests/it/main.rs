@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod aimodel;
+mod bad_aimodels;
 mod bad_checkpoints;
 mod buckets;
 mod cli;
