@@ -39,6 +39,7 @@ impl Exit {
             BridgeError::Interrupted => Exit::Interrupted,
             BridgeError::Handover { .. } => Exit::Usage,
             BridgeError::NotInstalled
+            | BridgeError::NoPython { .. }
             | BridgeError::Version { .. }
             | BridgeError::Verifier { .. }
             | BridgeError::Failed { .. }

@@ -83,6 +83,7 @@ fn failure(error: &RunError) -> Failure {
         | RunError::Inputs(_)
         | RunError::Input { .. }
         | RunError::Host { .. }
+        | RunError::NotANumber { .. }
         | RunError::NotRunnable { .. }
         | RunError::AiModel(_)
         | RunError::Hash { .. }

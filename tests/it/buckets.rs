@@ -1,67 +1,21 @@
 //! Several buckets in one artefact, and an encoder cut into front and body.
 
-use crate::cli::{command, fixture, listed, run};
+use crate::cli::{fixture, listed, run};
+use crate::clip::{CLASSES, CLIP, against_golden, evaluate, inputs, write_inputs};
 use crate::python::script;
-use eg2_convert::checkpoint::{Checkpoint, Ledger, Named, write_safetensors};
-use eg2_convert::eval::{Comparison, Evaluator, HostTensor, Options, Values, compare};
-use eg2_convert::models::gemma_audio::{AudioConfig, Bucket, MEL_BINS, author, end_of_layer};
+use eg2_convert::checkpoint::{Checkpoint, Ledger};
+use eg2_convert::eval::{Evaluator, HostTensor, Options, Values};
+use eg2_convert::models::gemma_audio::{AudioConfig, Bucket, author, end_of_layer};
 use eg2_convert::passes::{Split, split};
-use eg2_convert::tensor::{DType, Fact, WeightSource};
 use eg2_convert::validate::check;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Frames of the golden clip, its frames that count in each class of n % 4, and the width of a soft token.
-const CLIP: usize = 200;
-const CLASSES: [usize; 4] = [197, 198, 199, 200];
-const WIDTH: usize = 24;
-
 /// `encoder` on the small fixture.
 fn encoder(folder: &Path, args: &[&str]) -> (i32, String, String) {
     let checkpoint = fixture("encoder_eg2");
     run(folder, &[&["encoder", "--checkpoint", checkpoint.to_str().unwrap()], args].concat())
-}
-
-fn golden(name: &str) -> Vec<f32> {
-    let file = Checkpoint::open_file(&fixture("encoder_eg2/golden.safetensors")).unwrap();
-    let mut values = vec![0.0; file.fact(name).unwrap().shape.elements()];
-    file.read_f32(name, 0, &mut values).unwrap();
-    values
-}
-
-/// The clip of so many valid frames in a bucket: features and half_mask.
-fn inputs(bucket: usize, valid: usize) -> [(&'static str, Fact, Vec<f32>); 2] {
-    let mut features = golden("features");
-    features.truncate(valid * MEL_BINS);
-    features.resize(bucket * MEL_BINS, 0.0);
-    let mask = (0..bucket / 2).map(|i| f32::from(u8::from(2 * i < valid))).collect();
-    [
-        ("features", Fact::new(DType::F32, [1, bucket, MEL_BINS]), features),
-        ("half_mask", Fact::new(DType::F32, [1, bucket / 2]), mask),
-    ]
-}
-
-fn write_inputs(path: &Path, bucket: usize, valid: usize) {
-    let stored = inputs(bucket, valid)
-        .map(|(name, fact, values)| (name, fact, values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>()));
-    let named = stored.iter().map(|(name, fact, bytes)| Named { name, fact, bytes }).collect();
-    write_safetensors(named, fs_err::File::create(path).unwrap()).unwrap();
-}
-
-/// Runs a function of a package with the command.
-fn evaluate(folder: &Path, package: &str, function: &str, from: &str, to: &str) {
-    let args = ["run", package, "--function", function, "--inputs", from, "--outputs", to];
-    command(folder).args(args).assert().success();
-}
-
-/// Soft tokens in a file, held against the reference.
-fn against_golden(path: &Path, valid: usize) -> Comparison {
-    let file = Checkpoint::open_file(path).unwrap();
-    let mut found = vec![0.0; file.fact("soft_tokens").unwrap().shape.elements()];
-    file.read_f32("soft_tokens", 0, &mut found).unwrap();
-    let reference = golden(&format!("soft_tokens_{valid}"));
-    compare(&found[..reference.len()], &reference, WIDTH).unwrap()
 }
 
 fn coremltools(package: &Path) -> Value {

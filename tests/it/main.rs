@@ -2,9 +2,12 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
+mod aimodel;
+mod bad_aimodels;
 mod bad_checkpoints;
 mod buckets;
 mod cli;
+mod clip;
 mod compile;
 #[path = "../support/compiled_tree.rs"]
 mod compiled_tree;

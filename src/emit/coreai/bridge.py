@@ -55,12 +55,13 @@ def write(request):
             raise Refused("weights", f"{blob['name']} is cut short")
         blob["values"] = values
     with Context()._mlir_context, ir.Location.unknown():
+        text = Path(request["text"]).read_text()
         try:
-            module = ir.Module.parse(Path(request["text"]).read_text())
+            module = ir.Module.parse(text)
             attach(ir, module, blobs)
             module.operation.verify()
         except ir.MLIRError as error:
-            raise verifier(error) from None
+            raise verifier(located(ir, text) or error) from None
         out = Path(request["out"])
         out.mkdir(exist_ok=True)
         asset = _AIModelAsset._create(path=str(out), metadata=described(request["metadata"]))
@@ -113,6 +114,15 @@ def values_bytes(ir, kind):
     element = str(kind.element_type)
     bits = 8 if element == "i1" else int("".join(c for c in element if c.isdigit()))
     return (count * bits + 7) // 8
+
+
+def located(ir, text):
+    """The first fault of the text, with its line: what is parsed for saving has no locations to tell one by."""
+    try:
+        ir.Module.parse(text.replace(" loc(unknown)", ""))
+    except ir.MLIRError as error:
+        return error
+    return None
 
 
 def verifier(error):

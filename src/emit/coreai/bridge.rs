@@ -106,6 +106,11 @@ pub enum BridgeError {
         Serializer::HOW_TO_INSTALL, COREAI_CORE.0, COREAI_CORE.1
     )]
     NotInstalled,
+    #[error(
+        "{} is no program: set {PYTHON_VARIABLE} to a Python that has {} {}, or unset it and {}",
+        python.display(), COREAI_CORE.0, COREAI_CORE.1, Serializer::HOW_TO_INSTALL
+    )]
+    NoPython { python: PathBuf },
     #[error("Apple's serializer cannot be used: {message}; {PYTHON_VARIABLE} names the Python to use")]
     Version { message: String },
     #[error("Apple's verifier refuses {}: {message}", node.as_deref().map_or("the program".into(), |n| format!("node {n}")))]
@@ -262,7 +267,7 @@ impl Bridge {
         let command = Command::new(&self.python).args(["-I", "-c", SCRIPT]).arg(&file);
         let finished = match run(Tool::Python, &command, LIMITS, &self.interrupt)? {
             ToolRun::Finished(finished) => finished,
-            ToolRun::NotInstalled(_) => return Err(BridgeError::NotInstalled),
+            ToolRun::NotInstalled(_) => return Err(BridgeError::NoPython { python: self.python.clone() }),
             ToolRun::TimedOut { after, .. } => return Err(BridgeError::TimedOut { after }),
             ToolRun::Interrupted => return Err(BridgeError::Interrupted),
         };

@@ -20,8 +20,9 @@ pub(super) fn run(
     let path = || options.artefact.clone();
     let bridge = Bridge::find(interrupt).ok_or(BridgeError::NotInstalled)?;
     // The runtime itself does not look at the hash, and computes garbage from a damaged file.
-    if AiModel::open(&options.artefact)?.hash.is_wrong() {
-        return Err(RunError::Hash { path: path() });
+    let found = AiModel::open(&options.artefact)?.hash;
+    if found.is_wrong() {
+        return Err(RunError::Hash { path: path(), found });
     }
     let scratch = tempfile::tempdir().map_err(RunError::Exchange)?;
     let mut functions = bridge.read(&options.artefact, scratch.path())?;

@@ -3,7 +3,7 @@
 mod coreai;
 mod reference;
 
-use crate::bundle::{AiModelError, Format};
+use crate::bundle::{AiModelError, Format, HashCheck};
 use crate::checkpoint::{Checkpoint, CheckpointError, Named, write_safetensors};
 use crate::emit::coreai::BridgeError;
 use crate::emit::mil::read::ReadError;
@@ -31,6 +31,8 @@ pub enum RunError {
     Input { name: String, path: PathBuf, source: SourceError },
     #[error("input {name} of {} cannot be used", path.display())]
     Host { name: String, path: PathBuf, source: HostError },
+    #[error("input {name} of {}: element {index} is NaN, expected a number", path.display())]
+    NotANumber { name: String, path: PathBuf, index: usize },
     #[error(transparent)]
     Eval(#[from] EvalError),
     #[error("{} is no bundle that can be run, expected an .mlpackage or an .aimodel", path.display())]
@@ -39,8 +41,8 @@ pub enum RunError {
     Runtime { runtime: Runtime, path: PathBuf },
     #[error(transparent)]
     AiModel(#[from] AiModelError),
-    #[error("main.hash of {} is not the digest of its main.mlirb: the bundle was damaged or changed after it was made", path.display())]
-    Hash { path: PathBuf },
+    #[error("main.hash of {} is wrong: {found}; the bundle was damaged or changed after it was made", path.display())]
+    Hash { path: PathBuf, found: HashCheck },
     #[error(transparent)]
     Bridge(#[from] BridgeError),
     #[error("{} has no function {name}; it has {found:?}", path.display())]
@@ -154,7 +156,7 @@ fn keep_what_is_read(options: &RunOptions) -> Result<(), RunError> {
 }
 
 /// The tensors of `path` that are called like one of `names`. Absent ones are left to who holds them against what is
-/// declared.
+/// declared. A NaN is refused here: a clamp or a mask may swallow it, and what comes out then looks sound.
 fn read_inputs<'a>(
     names: impl IntoIterator<Item = &'a str>,
     path: &Path,
@@ -167,7 +169,11 @@ fn read_inputs<'a>(
         let at = |source| RunError::Input { name: name.into(), path: path.into(), source };
         file.read(name, 0, &mut bytes).map_err(at)?;
         let host = |source| RunError::Host { name: name.into(), path: path.into(), source };
-        inputs.insert(name.to_string(), HostTensor::from_bytes(fact.clone(), &bytes).map_err(host)?);
+        let tensor = HostTensor::from_bytes(fact.clone(), &bytes).map_err(host)?;
+        if let Some(index) = tensor.floats().and_then(|values| values.iter().position(|v| v.is_nan())) {
+            return Err(RunError::NotANumber { name: name.into(), path: path.into(), index });
+        }
+        inputs.insert(name.to_string(), tensor);
     }
     Ok(inputs)
 }
