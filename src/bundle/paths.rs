@@ -1,6 +1,7 @@
 //! Path-like strings in the bytes of a file. Debug locations name source files by absolute path, and a text search
 //! skips binary files, so the bytes are scanned.
 
+use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::{self, Read};
 
@@ -42,6 +43,28 @@ const NAME_MIN: usize = 3;
 
 /// Longest string reported, and how much of a block is kept so that one across its end is seen whole.
 const LONGEST: usize = 256;
+
+/// What tells of somebody's machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Leaks {
+    /// Path-like strings.
+    pub paths: Vec<String>,
+    /// Names of people, as words. They may be words of the model by chance.
+    pub names: Vec<String>,
+}
+
+impl Leaks {
+    /// Adds `more`, each once, up to `limit` of a kind.
+    pub fn add(&mut self, more: Leaks, limit: usize) {
+        for (known, more) in [(&mut self.paths, more.paths), (&mut self.names, more.names)] {
+            for one in more {
+                if known.len() < limit && !known.contains(&one) {
+                    known.push(one);
+                }
+            }
+        }
+    }
+}
 
 /// Path-like strings of all that `reader` yields, each once, in order of appearance; at most `limit` of them.
 ///
@@ -126,14 +149,14 @@ pub fn words_in(mut reader: impl Read, words: &BTreeSet<String>) -> io::Result<V
         memchr::memmem::find_iter(&bytes, word.as_bytes()).any(|at| {
             let before = at.checked_sub(1).and_then(|before| bytes.get(before));
             let after = bytes.get(at + word.len());
-            ![before, after].into_iter().flatten().any(|byte| byte.is_ascii_alphanumeric())
+            ![before, after].into_iter().flatten().any(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
         })
     };
     Ok(words.iter().filter(whole).cloned().collect())
 }
 
 fn printable(byte: u8) -> bool {
-    byte.is_ascii_graphic() || byte == b' ' || byte >= 0x80
+    byte.is_ascii_graphic() && byte != b'"' || byte == b' ' || byte >= 0x80
 }
 
 #[cfg(test)]
@@ -161,6 +184,7 @@ mod tests {
             assert_eq!(found(&format!("\0{path}\0")), [path]);
         }
         assert_eq!(found("file:///Users/a"), ["/Users/a"]);
+        assert_eq!(found(r#"{"author": "/Users/a", "x": 1}"#), ["/Users/a"]);
         assert_eq!(found("C:\\Users\\a"), ["\\Users\\a"]);
         for name in ["model/data/table", "blocks.0/app/x", "a/usr/b", "/layers/0", "\\frac"] {
             assert!(found(name).is_empty(), "{name}");
@@ -174,7 +198,7 @@ mod tests {
         assert_eq!(people.iter().map(String::as_str).collect::<Vec<_>>(), ["ada", "bob", "eve x"]);
         let found = |text: &str| words_in(text.as_bytes(), &people).unwrap();
         assert_eq!(found("made by ada, bob2 and eve x"), ["ada", "eve x"]);
-        assert!(found("adagrad, kebobs").is_empty());
+        assert!(found("adagrad, ada_down, kebobs").is_empty());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The weights in a program file against what was handed over, by hash, while the whole program is hashed.
 
 use super::bytecode::{Bytecode, Resource};
-use super::paths::{path_like, words_in};
+use super::paths::{Leaks, path_like, words_in};
 use crate::digest::Digest;
 use crate::files;
 use blake3::Hash;
@@ -82,20 +82,16 @@ pub fn blobs(program: &Path, bytecode: &Bytecode) -> io::Result<BTreeMap<String,
         .collect()
 }
 
-/// Searches what is no blob of `program` for path-like strings, at most `limit`, and for `words`.
+/// Searches what is no blob of `program` for path-like strings, at most `limit`, and for `names`.
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn leaks(program: &Path, bytecode: &Bytecode, limit: usize, words: &BTreeSet<String>) -> io::Result<Vec<String>> {
+pub fn leaks(program: &Path, bytecode: &Bytecode, limit: usize, names: &BTreeSet<String>) -> io::Result<Leaks> {
     let file = files::open(program)?;
-    let mut found = Vec::new();
+    let mut found = Leaks::default();
     for left in between_blobs(bytecode) {
         let stretch = || Stretch { file: &file, left: left.clone() };
-        for leak in path_like(stretch(), limit)?.into_iter().chain(words_in(stretch(), words)?) {
-            if found.len() < limit && !found.contains(&leak) {
-                found.push(leak);
-            }
-        }
+        found.add(Leaks { paths: path_like(stretch(), limit)?, names: words_in(stretch(), names)? }, limit);
     }
     Ok(found)
 }

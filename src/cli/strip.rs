@@ -70,9 +70,12 @@ fn report(stripped: &Stripped, seconds: f64) -> Report {
         .row("artefact", path.display())
         .row("outcome", outcome)
         .row("located operations", change(before.listed.located, after.listed.located))
-        .row("path-like strings", change(before.leaks.len() as u64, after.leaks.len() as u64));
-    for leak in &before.leaks {
+        .row("path-like strings", change(before.leaks.paths.len() as u64, after.leaks.paths.len() as u64));
+    for leak in &before.leaks.paths {
         table.row("  removed", leak);
+    }
+    for name in &after.leaks.names {
+        table.row("still a word", format!("{name}, which was the name of a home folder; by chance?"));
     }
     let same = format!("{} operations, {} blobs", thousands(after.listed.operations), thousands(*blobs as u64));
     table

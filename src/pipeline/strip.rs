@@ -4,8 +4,8 @@
 use super::Progress;
 use crate::bundle::bytecode::{Bytecode, BytecodeError};
 use crate::bundle::{
-    self, AiModel, AiModelError, Format, Outcome, PublishError, Replace, Stage, StoredError, Tree, TreeError, blobs,
-    check_stored, leaks, path_like, people, words_in,
+    self, AiModel, AiModelError, Format, Leaks, Outcome, PublishError, Replace, Stage, StoredError, Tree, TreeError,
+    blobs, check_stored, leaks, path_like, people, words_in,
 };
 use crate::digest::Digest;
 use crate::emit::coreai::{Bridge, BridgeError, Listed};
@@ -44,8 +44,8 @@ pub struct Look {
     /// What was counted in it.
     #[serde(flatten)]
     pub listed: Listed,
-    /// Path-like strings, and names of people in whose home folders they lie.
-    pub leaks: Vec<String>,
+    /// Path-like strings in it, and names of people that the ones in the bundle before tell.
+    pub leaks: Leaks,
 }
 
 /// What stripping did.
@@ -146,12 +146,13 @@ pub fn strip(options: &StripOptions, bridge: &Bridge, progress: &dyn Progress) -
         | StoredError::Values { .. }) => StripError::Weights(changed),
     })?;
     fs_err::write(stage.path().join(HASH), digest.bytes()).map_err(io(HASH))?;
-    let after = Survey::of(stage.path(), bridge, &scratch, "after", &people(&before.look.leaks)).map_err(stopped)?;
+    let after =
+        Survey::of(stage.path(), bridge, &scratch, "after", &people(&before.look.leaks.paths)).map_err(stopped)?;
     same_listing(&before.listing, &after.listing)?;
     if after.look.listed.located > 0 {
         return Err(StripError::Located { located: after.look.listed.located });
     }
-    if let Some((file, found)) = after.leaks.into_iter().find(|(_, found)| !found.is_empty()) {
+    if let Some((file, found)) = after.paths.into_iter().find(|(_, found)| !found.is_empty()) {
         return Err(StripError::Left { file, found });
     }
     if progress.stopped() {
@@ -192,45 +193,43 @@ struct Survey {
     tree: Tree,
     listing: PathBuf,
     blobs: BTreeMap<String, (u64, Hash)>,
-    /// Path-like strings and names by file.
-    leaks: Vec<(String, Vec<String>)>,
+    /// Path-like strings by file.
+    paths: Vec<(String, Vec<String>)>,
 }
 
 impl Survey {
-    /// `words` are names of people that may not be in it.
+    /// `names` are those of people who are not to be named in it.
     fn of(
         path: &Path,
         bridge: &Bridge,
         scratch: &Path,
         label: &str,
-        words: &BTreeSet<String>,
+        names: &BTreeSet<String>,
     ) -> Result<Survey, StripError> {
         let program = path.join(PROGRAM);
         let bytecode = Bytecode::open(&program)?;
         let listing = scratch.join(label);
         let listed = bridge.listing(path, &listing, scratch)?;
         let tree = Tree::of(path)?;
-        let mut found = Vec::new();
+        let (mut all, mut paths) = (Leaks::default(), Vec::new());
         for file in &tree.files {
-            let at = path.join(&file.path);
-            let leaks = match file.path.as_str() {
-                PROGRAM => leaks(&program, &bytecode, LEAKS, words),
-                _ => crate::files::open(&at)
-                    .and_then(|file| path_like(file, LEAKS))
-                    .and_then(|paths| Ok((paths, words_in(crate::files::open(&at)?, words)?)))
-                    .map(|(paths, named)| paths.into_iter().chain(named).collect()),
+            let found = match file.path.as_str() {
+                PROGRAM => leaks(&program, &bytecode, LEAKS, names),
+                _ => leaks_of_file(&path.join(&file.path), names),
             };
-            found.push((file.path.clone(), leaks.map_err(io("the bundle"))?));
+            let found = found.map_err(io("the bundle"))?;
+            paths.push((file.path.clone(), found.paths.clone()));
+            all.add(found, LEAKS);
         }
-        let look = Look {
-            digest_root: tree.root(),
-            program_bytes: bytecode.bytes,
-            listed,
-            leaks: found.iter().flat_map(|(_, leaks)| leaks.clone()).take(LEAKS).collect(),
-        };
+        let look = Look { digest_root: tree.root(), program_bytes: bytecode.bytes, listed, leaks: all };
         let blobs = blobs(&program, &bytecode).map_err(io(PROGRAM))?;
-        Ok(Survey { look, tree, listing, blobs, leaks: found })
+        Ok(Survey { look, tree, listing, blobs, paths })
     }
+}
+
+fn leaks_of_file(path: &Path, names: &BTreeSet<String>) -> std::io::Result<Leaks> {
+    let open = || crate::files::open(path);
+    Ok(Leaks { paths: path_like(open()?, LEAKS)?, names: words_in(open()?, names)? })
 }
 
 /// Copies what is neither program nor hash.
@@ -281,7 +280,8 @@ fn record(
             "program_bytes": look.program_bytes,
             "operations": look.listed.operations,
             "located": look.listed.located,
-            "path_like": look.leaks.len(),
+            "path_like": look.leaks.paths.len(),
+            "names": look.leaks.names.len(),
         })
     };
     let mut stages = Map::new();
