@@ -69,11 +69,7 @@ fn a_serializer_that_dies_leaves_the_old_bundle_whole() {
 
 /// A stand-in that is the real interpreter with the serializer, after a few lines of Python.
 fn tampered(folder: &Path, lines: &str) -> String {
-    let script = format!(
-        r#"{lines}
-import sys
-exec(sys.argv.pop(1))"#
-    );
+    let script = format!("{lines}\nimport sys\nexec(sys.argv.pop(1))");
     stand_in(folder, &format!("exec '{}' -I -c '{script}' \"$3\" \"$4\"", coreai_python().display()))
 }
 
