@@ -266,7 +266,8 @@ impl Weight {
         self.edits.iter().any(|edit| matches!(edit, Edit::BlockScales { .. }))
     }
 
-    /// The tensor whose stored bytes are the weight's own bytes, where no edit changes any.
+    /// The tensor whose values are the weight's own, where no edit changes any. Its stored bytes are too if it is stored
+    /// in the weight's dtype.
     pub fn verbatim(&self) -> Option<&str> {
         let changes = |edit: &Edit| match edit {
             Edit::Reshape(_) => false,

@@ -4,8 +4,8 @@
 use super::Progress;
 use crate::bundle::bytecode::{Bytecode, BytecodeError};
 use crate::bundle::{
-    self, AiModel, AiModelError, Format, Leaks, Outcome, PublishError, Replace, Stage, StoredError, Tree, TreeError,
-    blobs, check_stored, leaks, path_like, people, words_in,
+    self, AiModel, AiModelError, Format, HashCheck, Leaks, Outcome, PublishError, Replace, Stage, StoredError, Tree,
+    TreeError, blobs, check_stored, leaks, path_like, people, words_in,
 };
 use crate::digest::Digest;
 use crate::emit::coreai::{Bridge, BridgeError, Listed};
@@ -80,8 +80,8 @@ pub enum StripError {
     Other { path: PathBuf },
     #[error(transparent)]
     AiModel(#[from] AiModelError),
-    #[error("main.hash of {} is not the digest of its main.mlirb: the bundle was damaged or changed after it was made", path.display())]
-    Hash { path: PathBuf },
+    #[error("main.hash of {} is wrong: {found}; the bundle was damaged or changed after it was made", path.display())]
+    Hash { path: PathBuf, found: HashCheck },
     #[error("the stripped bundle would take the place of {} itself; --in-place does that", path.display())]
     Itself { path: PathBuf },
     #[error(transparent)]
@@ -160,7 +160,12 @@ pub fn strip(options: &StripOptions, bridge: &Bridge, progress: &dyn Progress) -
     }
     let record = record(&name, &source, &before, &after.look, &after.tree)?;
     let _lock = destination.parent().map(FolderLock::of);
-    let file = bundle::prepare_file(&stage.destination().with_file_name(record.file_name()), &record.to_bytes()?)?;
+    // In place, the record of how the model was made stays; this one names the digest it had.
+    let file_name = match options.folder {
+        Some(_) => record.file_name(),
+        None => format!("{}.strip.record.json", record.artefact.name),
+    };
+    let file = bundle::prepare_file(&stage.destination().with_file_name(file_name), &record.to_bytes()?)?;
     let replace = if options.force || options.folder.is_none() { Replace::Force } else { Replace::Never };
     let outcomes = bundle::commit(vec![(stage, &after.tree)], replace)?;
     file.persist().map_err(io("the record"))?;
@@ -184,7 +189,12 @@ fn open(path: &Path) -> Result<AiModel, StripError> {
         Some(Format::MlPackage) | None => return Err(StripError::Other { path: path.into() }),
     }
     let model = AiModel::open(path)?;
-    if model.hash.is_wrong() { Err(StripError::Hash { path: path.into() }) } else { Ok(model) }
+    match model.hash {
+        HashCheck::Verified { .. } => Ok(model),
+        found @ (HashCheck::Mismatch { .. } | HashCheck::Malformed { .. } | HashCheck::Absent) => {
+            Err(StripError::Hash { path: path.into(), found })
+        }
+    }
 }
 
 /// All that is compared and told of a bundle.

@@ -119,3 +119,19 @@ fn the_same_call_gives_the_same_bytes() {
     let again = encoder(one.path(), &args);
     assert_eq!((again.matches("unchanged").count(), again.matches("published").count()), (2, 0), "{again}");
 }
+
+/// Floats that are widened as they are read, in shards: what is handed over is not what is stored.
+#[test]
+fn a_checkpoint_in_bf16() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut convert = command(dir.path());
+    convert.env("EG2_COREAI_PYTHON", coreai_python()).arg("encoder").arg("--checkpoint").arg(fixture("encoder_gemma4"));
+    convert.args(["--bucket", "200", "--precision", "fp32", "--format", "mlpackage,aimodel"]).assert().success();
+    write_inputs(&dir.path().join("in"), CLIP, 198);
+    let found = ["aimodel", "mlpackage"].map(|format| {
+        evaluate(dir.path(), &format!("out/eg2_encoder_fp32_T200.{format}"), "main", "in", format);
+        tokens(&dir.path().join(format))
+    });
+    let apart = found[0].iter().zip(&found[1]).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    assert!(apart <= 1e-5 && found[0].len() == found[1].len(), "{apart}");
+}

@@ -156,7 +156,7 @@ fn what_apples_verifier_refuses_is_told_with_the_node() {
     };
     let bridge = Bridge::at(coreai_python(), &Interrupt::never());
     let save = |program: &Program, name: &str| {
-        bridge.save(program, &weights, &Metadata::default(), &dir.path().join(name), dir.path())
+        bridge.start(dir.path()).unwrap().save(program, &weights, &Metadata::default(), &dir.path().join(name))
     };
     assert!(save(&program(), "good.aimodel").unwrap() > 0);
     let spoilt = |from: &str, to: &str| {

@@ -149,7 +149,10 @@ fn without_the_serializer_or_when_it_dies_the_bundle_is_whole() {
     // Killed while it strips; what it is asked for is in the file that its last argument names.
     let python: PathBuf = dir.path().join("python");
     let real = coreai_python();
-    let script = format!("#!/bin/sh\ngrep -q '\"strip\"' \"$4\" && kill -KILL $$\nexec {} \"$@\"\n", real.display());
+    let script = format!(
+        "#!/bin/sh\nuntil test -e \"$4\"; do sleep 0.01; done\ngrep -q '\"strip\"' \"$4\" && kill -KILL $$\nexec {} \"$@\"\n",
+        real.display()
+    );
     fs_err::write(&python, script).unwrap();
     fs_err::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
     let (code, said) = strip(dir.path(), &python, &["m.aimodel", "--in-place"]);

@@ -5,7 +5,7 @@ use crate::bundle::bytecode::{Bytecode, BytecodeError};
 use crate::bundle::stored::{StoredError, check_stored};
 use crate::bundle::{Tree, TreeError, path_like};
 use crate::digest::Digest;
-use crate::emit::coreai::{self, Bridge, BridgeError, FunctionFacts, Line, Program, ReadFunction, ReadLine, ReadValue};
+use crate::emit::coreai::{self, BridgeError, FunctionFacts, Line, Program, ReadFunction, ReadLine, ReadValue, Worker};
 use crate::files;
 use blake3::Hash;
 use serde::Serialize;
@@ -59,22 +59,22 @@ pub enum AiModelReadBackError {
 const HASH: &str = "main.hash";
 
 /// Reads the bundle in `dir` back, and gives it its `main.hash`. Apple's reader tells functions, features and all that
-/// each output is computed from; meanwhile the weights in the file are hashed. All must be what `program` says. `scratch` is a folder for what is handed over.
+/// each output is computed from; meanwhile the weights in the file are hashed. All must be what `program`
+/// says.
 ///
 /// # Errors
 /// The first difference found.
 pub fn read_back_aimodel(
     dir: &Path,
     program: &Program,
-    bridge: &Bridge,
-    scratch: &Path,
+    reader: Worker,
 ) -> Result<AiModelReadBack, AiModelReadBackError> {
     let file = dir.join(PROGRAM);
     let bytecode = Bytecode::open(&file)?;
     let blobs = program.blobs.iter().map(|blob| (blob.name.as_str(), (blob.bytes, blob.hash))).collect();
     let (stored, read) = std::thread::scope(|scope| {
         let stored = scope.spawn(|| check_stored(&file, &bytecode, &blobs));
-        let read = bridge.read(dir, scratch);
+        let read = reader.read(dir);
         (stored.join(), read)
     });
     let read = read?;

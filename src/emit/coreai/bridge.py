@@ -8,6 +8,7 @@ import json
 import mmap
 import os
 import sys
+import time
 from importlib import metadata as packages
 from pathlib import Path
 
@@ -288,8 +289,25 @@ def execute(request):
     return {"outputs": answers}
 
 
+def awaited(path):
+    """The request, once it is there. The libraries are loaded meanwhile; what is wrong with them is told later."""
+    if not path.exists():
+        try:
+            import coreai.authoring, coreai.authoring.context, coreai.runtime, coreai._compiler.ir
+        except Exception:
+            pass
+    parent = os.getppid()
+    while not path.exists():
+        if os.getppid() != parent:
+            os._exit(1)
+        time.sleep(0.001)
+    return json.loads(path.read_text())
+
+
 def main():
-    request = json.loads(Path(sys.argv[1]).read_text())
+    request = awaited(Path(sys.argv[1]))
+    if request["command"] == "none":
+        os._exit(0)
     try:
         check_versions(request["coreai_core"])
         commands = {"write": write, "read": read, "run": execute, "strip": strip, "listing": listing}

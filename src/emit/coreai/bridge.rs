@@ -4,7 +4,7 @@
 
 use super::Program;
 use crate::toolchain::{
-    COREAI_CORE, Command, End, Interrupt, Limits, Origin, PYTHON_VARIABLE, Serializer, Tool, ToolRun, run,
+    COREAI_CORE, Command, End, Interrupt, Limits, Origin, PYTHON_VARIABLE, RunError, Serializer, Tool, ToolRun, run,
     without_paths,
 };
 use serde::de::DeserializeOwned;
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 const SCRIPT: &str = include_str!("bridge.py");
@@ -124,7 +125,7 @@ pub enum BridgeError {
     #[error("interrupted")]
     Interrupted,
     #[error("Apple's serializer could not be started")]
-    Start(#[from] crate::toolchain::RunError),
+    Start(#[from] RunError),
     #[error("{what} could not be handed over")]
     Handover {
         what: &'static str,
@@ -181,31 +182,26 @@ impl Bridge {
         Bridge { python: python.into(), interrupt: interrupt.clone() }
     }
 
-    /// Saves `program`, whose weights are in the file `weights`, as the bundle `out`, without its `main.hash`: whoever
-    /// reads it back has the digest. Gives the bytes of its program file. `scratch` is a folder for what is handed over.
+    /// A process that loads the serializer while what it will be asked for is still being made. `folder`, which is made
+    /// where it is missing, is for what is handed over, and for this process alone.
     ///
     /// # Errors
-    /// The serializer is not there, refuses the program, or dies.
-    pub fn save(
-        &self,
-        program: &Program,
-        weights: &Path,
-        metadata: &Metadata,
-        out: &Path,
-        scratch: &Path,
-    ) -> Result<u64, BridgeError> {
-        let text = scratch.join("program.mlir");
-        fs_err::write(&text, &program.text).map_err(|source| BridgeError::Handover { what: "the text", source })?;
-        let request = json!({
-            "command": "write",
-            "text": text,
-            "weights": weights,
-            "blobs": program.blobs,
-            "out": out,
-            "metadata": metadata,
-            "producer": format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
-        });
-        self.ask::<Saved>(request, scratch, &program.paths).map(|saved| saved.bytes)
+    /// The folder cannot be made.
+    pub fn start(&self, folder: &Path) -> Result<Worker, BridgeError> {
+        let handover = |source| BridgeError::Handover { what: "the request", source };
+        fs_err::create_dir_all(folder).map_err(handover)?;
+        let (request, answer) = (folder.join("request.json"), folder.join("answer.json"));
+        // An answer to another request must not be taken for this one's, nor an old request for a new one.
+        for old in [&request, &answer] {
+            match fs_err::remove_file(old) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(handover(error)),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        let command = Command::new(&self.python).args(["-I", "-c", SCRIPT]).arg(&request);
+        let interrupt = self.interrupt.clone();
+        let process = thread::spawn(move || run(Tool::Python, &command, LIMITS, &interrupt));
+        Ok(Worker { python: self.python.clone(), request, answer, process: Some(process) })
     }
 
     /// Reads the functions of a bundle.
@@ -213,8 +209,7 @@ impl Bridge {
     /// # Errors
     /// The serializer is not there, cannot read the bundle, or dies.
     pub fn read(&self, bundle: &Path, scratch: &Path) -> Result<Vec<ReadFunction>, BridgeError> {
-        let request = json!({ "command": "read", "path": bundle });
-        self.ask::<Functions>(request, scratch, &[]).map(|read| read.functions)
+        self.start(scratch)?.read(bundle)
     }
 
     /// Writes the program of `bundle` without its debug locations as the file `program`. Gives its bytes.
@@ -223,7 +218,7 @@ impl Bridge {
     /// The serializer is not there, cannot read the bundle, or dies.
     pub fn strip(&self, bundle: &Path, program: &Path, scratch: &Path) -> Result<u64, BridgeError> {
         let request = json!({ "command": "strip", "path": bundle, "program": program });
-        self.ask::<Saved>(request, scratch, &[]).map(|saved| saved.bytes)
+        self.start(scratch)?.ask::<Saved>(request, &[]).map(|saved| saved.bytes)
     }
 
     /// Writes as the text file `listing` all that the program of `bundle` is, but for locations and the bytes of its
@@ -232,7 +227,7 @@ impl Bridge {
     /// # Errors
     /// The serializer is not there, cannot read the bundle, or dies.
     pub fn listing(&self, bundle: &Path, listing: &Path, scratch: &Path) -> Result<Listed, BridgeError> {
-        self.ask(json!({ "command": "listing", "path": bundle, "listing": listing }), scratch, &[])
+        self.start(scratch)?.ask(json!({ "command": "listing", "path": bundle, "listing": listing }), &[])
     }
 
     /// Runs one function on Apple's CPU runtime; outputs go to files in `scratch`.
@@ -249,30 +244,61 @@ impl Bridge {
         let request = json!({
             "command": "run", "path": bundle, "function": function, "inputs": inputs, "folder": scratch,
         });
-        self.ask::<Outputs>(request, scratch, &[]).map(|ran| ran.outputs)
+        self.start(scratch)?.ask::<Outputs>(request, &[]).map(|ran| ran.outputs)
+    }
+}
+
+/// A process that has loaded the serializer, or is about to, and waits for its one request.
+#[derive(Debug)]
+pub struct Worker {
+    python: PathBuf,
+    request: PathBuf,
+    answer: PathBuf,
+    process: Option<thread::JoinHandle<Result<ToolRun, RunError>>>,
+}
+
+impl Worker {
+    /// Saves `program`, whose weights are in the file `weights`, as the bundle `out`, without its `main.hash`: whoever
+    /// reads it back has the digest. Gives the bytes of its program file.
+    ///
+    /// # Errors
+    /// The serializer is not there, refuses the program, or dies.
+    pub fn save(self, program: &Program, weights: &Path, metadata: &Metadata, out: &Path) -> Result<u64, BridgeError> {
+        let text = self.request.with_file_name("program.mlir");
+        fs_err::write(&text, &program.text).map_err(|source| BridgeError::Handover { what: "the text", source })?;
+        let request = json!({
+            "command": "write",
+            "text": text,
+            "weights": weights,
+            "blobs": program.blobs,
+            "out": out,
+            "metadata": metadata,
+            "producer": format!("{} {}", env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")),
+        });
+        self.ask::<Saved>(request, &program.paths).map(|saved| saved.bytes)
+    }
+
+    /// Reads the functions of a bundle.
+    ///
+    /// # Errors
+    /// The serializer is not there, cannot read the bundle, or dies.
+    pub fn read(self, bundle: &Path) -> Result<Vec<ReadFunction>, BridgeError> {
+        self.ask::<Functions>(json!({ "command": "read", "path": bundle }), &[]).map(|read| read.functions)
     }
 
     /// `paths` are those of the lines that the request's text has.
-    fn ask<T: DeserializeOwned>(&self, mut request: Value, scratch: &Path, paths: &[String]) -> Result<T, BridgeError> {
-        let handover = |what| move |source| BridgeError::Handover { what, source };
-        let (file, answer) = (scratch.join("request.json"), scratch.join("answer.json"));
-        request["answer"] = json!(answer);
+    fn ask<T: DeserializeOwned>(mut self, mut request: Value, paths: &[String]) -> Result<T, BridgeError> {
+        request["answer"] = json!(self.answer);
         request["coreai_core"] = json!(COREAI_CORE.1);
-        fs_err::write(&file, request.to_string()).map_err(handover("the request"))?;
-        // An answer to another request must not be taken for this one's.
-        match fs_err::remove_file(&answer) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(handover("the request")(error)),
-            Ok(()) | Err(_) => {}
-        }
-        let command = Command::new(&self.python).args(["-I", "-c", SCRIPT]).arg(&file);
-        let finished = match run(Tool::Python, &command, LIMITS, &self.interrupt)? {
-            ToolRun::Finished(finished) => finished,
-            ToolRun::NotInstalled(_) => return Err(BridgeError::NoPython { python: self.python.clone() }),
-            ToolRun::TimedOut { after, .. } => return Err(BridgeError::TimedOut { after }),
-            ToolRun::Interrupted => return Err(BridgeError::Interrupted),
+        self.hand_over(&request).map_err(|source| BridgeError::Handover { what: "the request", source })?;
+        let finished = match self.end().transpose()? {
+            Some(ToolRun::Finished(finished)) => finished,
+            Some(ToolRun::NotInstalled(_)) => return Err(BridgeError::NoPython { python: self.python.clone() }),
+            Some(ToolRun::TimedOut { after, .. }) => return Err(BridgeError::TimedOut { after }),
+            Some(ToolRun::Interrupted) | None => return Err(BridgeError::Interrupted),
         };
         // A process can die after it has answered; what it answered is then not to be relied on.
-        let text = match fs_err::read_to_string(&answer) {
+        let text = match fs_err::read_to_string(&self.answer) {
             Ok(text) if finished.end.is_success() => text,
             Ok(_) | Err(_) => {
                 let last = finished.stderr.last_lines.iter().map(|line| without_paths(line)).collect();
@@ -289,6 +315,27 @@ impl Bridge {
                 }
                 _ => BridgeError::Failed { message: without_paths(&message) },
             }),
+        }
+    }
+
+    /// The process looks for the whole request under its name, so it gets that name when it is whole.
+    fn hand_over(&self, request: &Value) -> io::Result<()> {
+        let part = self.request.with_extension("part");
+        fs_err::write(&part, request.to_string())?;
+        fs_err::rename(part, &self.request)
+    }
+
+    fn end(&mut self) -> Option<Result<ToolRun, RunError>> {
+        // A thread that panicked has no run to tell of.
+        self.process.take()?.join().ok()
+    }
+}
+
+impl Drop for Worker {
+    /// Sends the process home where nothing was asked of it.
+    fn drop(&mut self) {
+        if self.process.is_some() && self.hand_over(&json!({ "command": "none" })).is_ok() {
+            let _ = self.end();
         }
     }
 }

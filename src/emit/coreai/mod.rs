@@ -11,7 +11,7 @@ mod tests;
 mod text;
 mod weights;
 
-pub use bridge::{Bridge, BridgeError, Listed, Metadata, RawTensor, ReadFunction, ReadLine, ReadValue};
+pub use bridge::{Bridge, BridgeError, Listed, Metadata, RawTensor, ReadFunction, ReadLine, ReadValue, Worker};
 pub use weights::Blob;
 
 use crate::ir::{MaterializeError, Materializer};

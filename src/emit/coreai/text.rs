@@ -289,7 +289,9 @@ fn resource<W: Write + Seek>(
     weight: &Weight,
     dtype: DType,
 ) -> Result<(String, Hash), MaterializeError<io::Error>> {
-    let as_it_is = weight.verbatim().filter(|_| weight.fact().dtype == dtype);
+    // Floats of another dtype are widened as they are read: then the stored bytes are not the weight's.
+    let stored_as = |name: &&str| weights.source().fact(name).is_some_and(|stored| stored.dtype == dtype);
+    let as_it_is = weight.verbatim().filter(|_| weight.fact().dtype == dtype).filter(stored_as);
     let mut pending = match as_it_is.and_then(|name| weights.source().stretch(name)) {
         Some((path, offset)) => file.begin_elsewhere(path, offset),
         None => file.begin().map_err(MaterializeError::Sink)?,

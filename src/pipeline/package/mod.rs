@@ -25,6 +25,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use write::{Content, Written, write};
 
 /// Why a conversion ended early.
@@ -184,10 +185,24 @@ pub(super) fn package(
         return Ok(planned().map(|(artefact, writer)| artefact.converted(writer, to, "dry run", None)).collect());
     }
     let (written, record_of_source) = std::thread::scope(|threads| {
-        let hashed = threads.spawn(|| files.record());
+        // Two cores have work while weights are made for Apple's serializer, one while it saves: the source is hashed then.
+        let (made, is_made) = mpsc::channel::<()>();
+        let later = matches!(to.writers.first(), Some(Writer::AiModel(_)));
+        let hashed = threads.spawn(move || {
+            if later {
+                // Where nobody says so any more, it is time too.
+                let _ = is_made.recv();
+            }
+            files.record()
+        });
+        let weights_made = || {
+            let _ = made.send(());
+        };
         let written = planned()
-            .map(|(artefact, writer)| artefact.write(writer, source, to, progress))
-            .collect::<Result<Vec<_>, _>>()?;
+            .map(|(artefact, writer)| artefact.write(writer, source, to, progress, &weights_made))
+            .collect::<Result<Vec<_>, _>>();
+        drop(made);
+        let written = written?;
         Ok::<_, PipelineError>((written, hashed.join().map_err(|_| PipelineError::Hashing)??))
     })?;
     if progress.stopped() {
@@ -276,6 +291,7 @@ impl Ready {
         source: &dyn WeightSource,
         to: &Destination,
         progress: &dyn Progress,
+        weights_made: &dyn Fn(),
     ) -> Result<(Stage, Written), PipelineError> {
         let functions = self.checked()?;
         let content = Content {
@@ -284,6 +300,7 @@ impl Ready {
             description: &self.plan.description,
             needed: self.needed(),
             read: self.plan.functions.iter().map(|f| analysis::weights(&f.graph).total_bytes).sum(),
+            weights_made,
         };
         write(writer, &content, &to.folder.join(self.name(writer)), progress)
     }

@@ -65,6 +65,8 @@ pub(super) struct Content<'a> {
     pub needed: u64,
     /// Bytes of weights that will be read.
     pub read: u64,
+    /// Called when they have been, where much is still to be done that needs one core.
+    pub weights_made: &'a dyn Fn(),
 }
 
 /// Writes `content` beside `path` and reads it back.
@@ -109,13 +111,16 @@ fn aimodel(
 ) -> Result<Written, PipelineError> {
     let scratch = stage.workshop()?;
     let weights = scratch.join("weights");
+    let saver = bridge.start(&scratch.join("save"))?;
     let counted = Counted { inner: content.source, progress };
     let file = fs_err::File::create(&weights).map_err(PipelineError::Io)?;
     let program = coreai::write(content.functions, &counted, file)?;
+    (content.weights_made)();
     progress.stage("saving", 0);
-    bridge.save(&program, &weights, &metadata(content.description), stage.path(), &scratch)?;
+    let reader = bridge.start(&scratch.join("read"))?;
+    saver.save(&program, &weights, &metadata(content.description), stage.path())?;
     progress.stage("reading back", 0);
-    let found = bundle::read_back_aimodel(stage.path(), &program, bridge, &scratch)?;
+    let found = bundle::read_back_aimodel(stage.path(), &program, reader)?;
     let report = json!({
         "ops": program.census(),
         "blobs_stored": program.blobs.len(),
