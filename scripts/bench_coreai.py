@@ -9,7 +9,6 @@ the peak of anonymous and of all resident memory of each process.
 """
 import argparse
 import hashlib
-import mmap
 import os
 import shutil
 import statistics
@@ -20,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-TOUCHED = 4 << 30
+BALLAST = 4 << 30
 
 STAND_IN = """#!/bin/sh
 echo "$(date +%s.%N) start" >> "{log}"
@@ -51,20 +50,20 @@ def children(pid):
     return found
 
 
-def touch():
-    memory = mmap.mmap(-1, TOUCHED)
-    for at in range(0, TOUCHED, mmap.PAGESIZE):
-        memory[at] = 1
-    memory.close()
+def level(folder):
+    """Leaves nothing of an earlier run to be written out, and enough memory that was in use a moment ago: a virtual machine
+    has to ask its host for any other, which costs seconds, and whoever is timed first would have the better share."""
+    ballast = folder / "ballast"
+    with open(ballast, "wb") as file:
+        for _ in range(BALLAST >> 20):
+            file.write(bytes(1 << 20))
+    ballast.unlink()
+    os.sync()
 
 
 def watched(command, **options):
     """Wall seconds, and by process name the peaks of anonymous and all resident memory in MiB."""
     peaks = {}
-    # What another process left to be written out would be paid for by this one, and so would memory that a virtual
-    # machine has to ask its host for.
-    os.sync()
-    touch()
     start = time.time()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options)
 
@@ -108,11 +107,14 @@ def main():
         for _ in range(options.runs):
             for old in ("out", "alone.mlirb", "log"):
                 shutil.rmtree(work / old, ignore_errors=True) if old == "out" else (work / old).unlink(missing_ok=True)
+            level(work)
             start, end, seen = watched(convert, env={"EG2_COREAI_PYTHON": str(python), "PATH": "/usr/bin:/bin"})
-            save, saved, read, was_read = (float(line.split()[0]) for line in log.read_text().splitlines())
+            # The process that saves starts at once, the one that reads when all weights are made.
+            _, made, saved, was_read = (float(line.split()[0]) for line in log.read_text().splitlines())
             bundle = next((work / "out").glob("*.aimodel"))
+            level(work)
             a, b, apple = watched([sys.executable, __file__, "--alone", str(bundle), str(work / "alone.mlirb")])
-            parts.append([save - start, saved - save, end - saved, was_read - read, end - start, b - a])
+            parts.append([made - start, saved - made, end - saved, was_read - saved, end - start, b - a])
             ratios.append((end - start) / (b - a))
             for name, peak in [*seen.items(), *((f"{name} alone", peak) for name, peak in apple.items())]:
                 peaks[name] = [max(x, y) for x, y in zip(peak, peaks.get(name, [0, 0]))]
