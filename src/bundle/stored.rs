@@ -28,11 +28,30 @@ pub enum StoredError {
     Length { name: String, found: u64, written: u64 },
     #[error("weight {name} read back, at byte {at:#x} of the program, has other values than were written")]
     Values { name: String, at: u64 },
+    #[error("weight {name} has a value that is not finite")]
+    NotFinite { name: String },
     #[error("the program names a path of this machine: {found}")]
     Path { found: String },
 }
 
-/// Compares every blob of `program`, which `bytecode` tells of, with `written`: by name, its length in bytes and BLAKE3.
+/// What a blob has to be.
+#[derive(Clone, Copy, Debug)]
+pub enum Expected<'a> {
+    /// So many bytes of that BLAKE3.
+    Hash(u64, Hash),
+    /// fp32 numbers, so many bytes of them, which that file has from that byte on.
+    Copy(u64, &'a Path, u64),
+}
+
+impl Expected<'_> {
+    const fn bytes(self) -> u64 {
+        match self {
+            Expected::Hash(bytes, _) | Expected::Copy(bytes, ..) => bytes,
+        }
+    }
+}
+
+/// Compares every blob of `program`, which `bytecode` tells of, with `written`, by name.
 /// What is no weight is searched for paths. Gives the program's digest.
 ///
 /// Two threads, each with a block of fixed size.
@@ -42,7 +61,7 @@ pub enum StoredError {
 pub fn check_stored(
     program: &Path,
     bytecode: &Bytecode,
-    written: &BTreeMap<&str, (u64, Hash)>,
+    written: &BTreeMap<&str, Expected<'_>>,
 ) -> Result<Digest, StoredError> {
     let blobs: BTreeMap<&str, &Resource> = bytecode.blobs().map(|blob| (blob.name.as_str(), blob)).collect();
     if !blobs.keys().eq(written.keys()) || blobs.len() != bytecode.resources.len() {
@@ -107,18 +126,64 @@ fn hash(file: &File, blob: &Resource, block: &mut [u8]) -> io::Result<Hash> {
     }
 }
 
-fn check_blob(file: &File, blob: &Resource, written: (u64, Hash), block: &mut [u8]) -> Result<(), StoredError> {
+fn check_blob(file: &File, blob: &Resource, written: Expected<'_>, block: &mut [u8]) -> Result<(), StoredError> {
     let name = || blob.name.clone();
     let found = blob.range.end.saturating_sub(blob.range.start);
-    if found != written.0 {
-        return Err(StoredError::Length { name: name(), found, written: written.0 });
+    if found != written.bytes() {
+        return Err(StoredError::Length { name: name(), found, written: written.bytes() });
     }
     // A file that became shorter meanwhile has another hash.
-    if hash(file, blob, block)? == written.1 {
-        Ok(())
-    } else {
-        Err(StoredError::Values { name: name(), at: blob.range.start })
+    let same = match written {
+        Expected::Hash(_, written) => hash(file, blob, block)? == written,
+        Expected::Copy(_, path, offset) => {
+            let mut other = vec![0; block.len()];
+            let left = offset..offset.saturating_add(found);
+            let mut copies = [Stretch { file, left: blob.range.clone() }, Stretch { file: &files::open(path)?, left }];
+            is_copy(&mut copies, [block, &mut other]).map_err(|error| match error {
+                NotCopied::Io(error) => StoredError::Io(error),
+                NotCopied::NotFinite => StoredError::NotFinite { name: name() },
+            })?
+        }
+    };
+    if same { Ok(()) } else { Err(StoredError::Values { name: name(), at: blob.range.start }) }
+}
+
+/// Why two stretches of numbers were not compared to their end.
+enum NotCopied {
+    Io(io::Error),
+    NotFinite,
+}
+
+/// Whether both are the same fp32 numbers.
+fn is_copy(stretches: &mut [Stretch<'_>; 2], blocks: [&mut [u8]; 2]) -> Result<bool, NotCopied> {
+    let [first, second] = stretches;
+    let [block, other] = blocks;
+    loop {
+        let n = read_full(first, block).map_err(NotCopied::Io)?;
+        let m = read_full(second, other).map_err(NotCopied::Io)?;
+        let (block, other) = (block.get(..n).unwrap_or_default(), other.get(..m).unwrap_or_default());
+        if block != other {
+            return Ok(false);
+        }
+        let exponent = |number: &[u8; 4]| u32::from_le_bytes(*number) & 0x7f80_0000;
+        if block.as_chunks::<4>().0.iter().fold(false, |found, number| found | (exponent(number) == 0x7f80_0000)) {
+            return Err(NotCopied::NotFinite);
+        }
+        if n == 0 {
+            return Ok(true);
+        }
     }
+}
+
+fn read_full(from: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
+    let mut n = 0;
+    while let Some(rest) = block.get_mut(n..).filter(|rest| !rest.is_empty()) {
+        match from.read(rest)? {
+            0 => break,
+            more => n += more,
+        }
+    }
+    Ok(n)
 }
 
 /// Searches what is no weight: values look like paths by chance once in a few terabytes, debug locations always.
@@ -174,7 +239,7 @@ mod tests {
         let mut program = fs_err::read(PROGRAM).unwrap();
         change(&mut program);
         fs_err::write(&path, &program).unwrap();
-        let of = |count| (u64::from(count) * 4, blake3::hash(&values(count)));
+        let of = |count| Expected::Hash(u64::from(count) * 4, blake3::hash(&values(count)));
         let written = written.iter().map(|(name, count)| (*name, of(*count))).collect();
         let found = check_stored(&path, &Bytecode::open(&path).unwrap(), &written);
         found.inspect(|found| assert_eq!(*found, Digest::of(&program))).map_err(|e| e.to_string())
@@ -185,6 +250,43 @@ mod tests {
     #[test]
     fn what_was_handed_over_is_found() {
         checked(|_| {}, &WRITTEN).unwrap();
+    }
+
+    /// The blob `weight` against a file that has it from byte 3 on.
+    fn copied(change: impl FnOnce(&mut Vec<u8>)) -> Result<Digest, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let source = dir.path().join("source");
+        let mut stored = [vec![9; 3], values(12)].concat();
+        change(&mut stored);
+        fs_err::write(&source, stored).unwrap();
+        let written = BTreeMap::from([
+            ("bias", Expected::Hash(12, blake3::hash(&values(3)))),
+            ("weight", Expected::Copy(48, &source, 3)),
+        ]);
+        let program = Path::new(PROGRAM);
+        check_stored(program, &Bytecode::open(program).unwrap(), &written).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_copy_is_held_against_its_source() {
+        copied(|_| {}).unwrap();
+        for at in [3, 20, 50] {
+            assert!(copied(|stored| stored[at] ^= 1).unwrap_err().contains("has other values"), "{at}");
+        }
+        assert!(copied(|stored| stored.truncate(50)).unwrap_err().contains("has other values"));
+        let finite = |bytes: &[u8]| {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("x");
+            fs_err::write(&path, bytes).unwrap();
+            let file = File::open(&path).unwrap();
+            let end = bytes.len() as u64;
+            let mut both = [Stretch { file: &file, left: 0..end }, Stretch { file: &file, left: 0..end }];
+            is_copy(&mut both, [&mut [0; 8], &mut [0; 8]])
+        };
+        assert!(matches!(finite(&values(5)), Ok(true)));
+        for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert!(matches!(finite(&[values(5), odd.to_le_bytes().to_vec()].concat()), Err(NotCopied::NotFinite)));
+        }
     }
 
     #[test]

@@ -4,8 +4,8 @@
 use super::Progress;
 use crate::bundle::bytecode::{Bytecode, BytecodeError};
 use crate::bundle::{
-    self, AiModel, AiModelError, Format, HashCheck, Leaks, Outcome, PublishError, Replace, Stage, StoredError, Tree,
-    TreeError, blobs, check_stored, leaks, path_like, people, words_in,
+    self, AiModel, AiModelError, Expected, Format, HashCheck, Leaks, Outcome, PublishError, Replace, Stage,
+    StoredError, Tree, TreeError, blobs, check_stored, leaks, path_like, people, words_in,
 };
 use crate::digest::Digest;
 use crate::emit::coreai::{Bridge, BridgeError, Listed};
@@ -137,12 +137,14 @@ pub fn strip(options: &StripOptions, bridge: &Bridge, progress: &dyn Progress) -
     let program = stage.path().join(PROGRAM);
     bridge.strip(&source.path, &program, &scratch).map_err(|error| stopped(error.into()))?;
     progress.stage("reading back", 0);
-    let written = before.blobs.iter().map(|(name, blob)| (name.as_str(), *blob)).collect();
+    let written =
+        before.blobs.iter().map(|(name, (bytes, hash))| (name.as_str(), Expected::Hash(*bytes, *hash))).collect();
     let digest = check_stored(&program, &Bytecode::open(&program)?, &written).map_err(|error| match error {
         StoredError::Path { found } => StripError::Left { file: PROGRAM.into(), found: vec![found] },
         changed @ (StoredError::Io(_)
         | StoredError::Names { .. }
         | StoredError::Length { .. }
+        | StoredError::NotFinite { .. }
         | StoredError::Values { .. }) => StripError::Weights(changed),
     })?;
     fs_err::write(stage.path().join(HASH), digest.bytes()).map_err(io(HASH))?;

@@ -2,10 +2,12 @@
 
 use super::PROGRAM;
 use crate::bundle::bytecode::{Bytecode, BytecodeError};
-use crate::bundle::stored::{StoredError, check_stored};
+use crate::bundle::stored::{Expected, StoredError, check_stored};
 use crate::bundle::{Tree, TreeError, path_like};
 use crate::digest::Digest;
-use crate::emit::coreai::{self, BridgeError, FunctionFacts, Line, Program, ReadFunction, ReadLine, ReadValue, Worker};
+use crate::emit::coreai::{
+    self, Blob, BridgeError, FunctionFacts, Line, Program, ReadFunction, ReadLine, ReadValue, Worker,
+};
 use crate::files;
 use blake3::Hash;
 use serde::Serialize;
@@ -71,7 +73,7 @@ pub fn read_back_aimodel(
 ) -> Result<AiModelReadBack, AiModelReadBackError> {
     let file = dir.join(PROGRAM);
     let bytecode = Bytecode::open(&file)?;
-    let blobs = program.blobs.iter().map(|blob| (blob.name.as_str(), (blob.bytes, blob.hash))).collect();
+    let blobs = program.blobs.iter().map(|blob| (blob.name.as_str(), expected(blob))).collect();
     let (stored, read) = std::thread::scope(|scope| {
         let stored = scope.spawn(|| check_stored(&file, &bytecode, &blobs));
         let read = reader.read(dir);
@@ -103,6 +105,13 @@ fn same_counts(bytecode: &Bytecode, read: &[ReadFunction]) -> Result<(), AiModel
 }
 
 /// The program itself is searched while its weights are compared.
+fn expected(blob: &Blob) -> Expected<'_> {
+    match &blob.file {
+        Some(file) if blob.unread => Expected::Copy(blob.bytes, file, blob.offset),
+        Some(_) | None => Expected::Hash(blob.bytes, blob.hash),
+    }
+}
+
 fn no_paths(dir: &Path, tree: &Tree) -> Result<(), AiModelReadBackError> {
     for file in tree.files.iter().filter(|file| file.path != PROGRAM) {
         let scan = files::open(&dir.join(&file.path)).and_then(|f| path_like(f, 1)).map_err(io)?;

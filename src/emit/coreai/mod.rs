@@ -15,7 +15,7 @@ pub use bridge::{Bridge, BridgeError, Listed, Metadata, RawTensor, ReadFunction,
 pub use weights::Blob;
 
 use crate::ir::{MaterializeError, Materializer};
-use crate::tensor::{Fact, WeightSource};
+use crate::tensor::{Fact, SourceError, WeightSource};
 use crate::validate::Checked;
 use blake3::Hash;
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,7 +141,28 @@ pub fn write(
 /// # Errors
 /// As [`write`].
 pub fn text(functions: &[Checked<'_>], source: &dyn WeightSource) -> Result<String, CoreAiError> {
-    write(functions, source, Discard).map(|program| program.text)
+    write(functions, &Streamed(source), Discard).map(|program| program.text)
+}
+
+/// A source all of whose values are read, and so found to be numbers or not.
+struct Streamed<'a>(&'a dyn WeightSource);
+
+impl WeightSource for Streamed<'_> {
+    fn names(&self) -> Vec<&str> {
+        self.0.names()
+    }
+
+    fn fact(&self, name: &str) -> Option<&Fact> {
+        self.0.fact(name)
+    }
+
+    fn read(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<(), SourceError> {
+        self.0.read(name, offset, out)
+    }
+
+    fn place(&self, name: &str) -> String {
+        self.0.place(name)
+    }
 }
 
 /// A file that nobody reads.

@@ -293,6 +293,9 @@ fn resource<W: Write + Seek>(
     let stored_as = |name: &&str| weights.source().fact(name).is_some_and(|stored| stored.dtype == dtype);
     let as_it_is = weight.verbatim().filter(|_| weight.fact().dtype == dtype).filter(stored_as);
     let mut pending = match as_it_is.and_then(|name| weights.source().stretch(name)) {
+        Some((path, offset)) if WeightFile::<W>::leaves(weight.fact().bytes() as u64) => {
+            return file.leave(path, offset, weight.fact().bytes() as u64).map_err(MaterializeError::Sink);
+        }
         Some((path, offset)) => file.begin_elsewhere(path, offset),
         None => file.begin().map_err(MaterializeError::Sink)?,
     };

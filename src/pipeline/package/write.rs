@@ -2,7 +2,7 @@
 
 use super::super::origin::Counted;
 use super::super::{PipelineError, Progress};
-use crate::bundle::{self, Format, Stage, Tree};
+use crate::bundle::{self, AiModelReadBackError, Format, Stage, StoredError, Tree};
 use crate::emit::coreai::{self, Bridge, Metadata};
 use crate::emit::mil::{self, Description};
 use crate::tensor::WeightSource;
@@ -120,7 +120,14 @@ fn aimodel(
     let reader = bridge.start(&scratch.join("read"))?;
     saver.save(&program, &weights, &metadata(content.description), stage.path())?;
     progress.stage("reading back", 0);
-    let found = bundle::read_back_aimodel(stage.path(), &program, reader)?;
+    let found = match bundle::read_back_aimodel(stage.path(), &program, reader) {
+        // Weights that are copied were not looked at before; reading them all tells tensor and element.
+        Err(AiModelReadBackError::Stored(StoredError::NotFinite { name })) => {
+            coreai::text(content.functions, content.source)?;
+            return Err(AiModelReadBackError::Stored(StoredError::NotFinite { name }).into());
+        }
+        found => found?,
+    };
     let report = json!({
         "ops": program.census(),
         "blobs_stored": program.blobs.len(),
