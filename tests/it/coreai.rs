@@ -184,3 +184,21 @@ fn what_apples_verifier_refuses_is_told_with_the_node() {
     ");
     assert!(!dir.path().join("bad.aimodel").exists());
 }
+
+/// The text is this program's own: it needs no serializer.
+#[test]
+fn the_dialect_text_is_written_beside_a_bundle() {
+    let dir = tempfile::tempdir().unwrap();
+    let encoder = |more: &[&str]| {
+        let mut command = command(dir.path());
+        command.args(["encoder", "--bucket", "200", "--emit", "mlir", "--checkpoint"]).arg(fixture("encoder_eg2"));
+        command.args(more).assert().success();
+    };
+    encoder(&["--dry-run"]);
+    assert!(!dir.path().join("out").exists());
+    encoder(&[]);
+    let text = fs_err::read_to_string(dir.path().join("out/eg2_encoder_fp16_T200.mlir")).unwrap();
+    let graph = r#"  coreai.graph @main(%0: tensor<1x200x128xf16> {coreai.name = "features"} loc(unknown), "#;
+    assert!(text.starts_with(&format!("module {{\n{graph}")) && text.ends_with("} loc(unknown)\n"));
+    assert!(text.contains("dense_resource<p0>"));
+}
