@@ -2,7 +2,7 @@
 //!
 //! Level 5: knows the writers and readers below it and no model.
 
-mod aimodel;
+pub mod aimodel;
 pub mod bytecode;
 pub mod compiled;
 mod format;

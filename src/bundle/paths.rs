@@ -88,7 +88,8 @@ pub fn path_like(mut reader: impl Read, limit: usize) -> io::Result<Vec<String>>
     }
 }
 
-fn read_full(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+/// Fills `buffer` as far as the reader goes, and tells how far.
+pub(super) fn read_full(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut n = 0;
     while n < buffer.len() {
         match reader.read(&mut buffer[n..])? {

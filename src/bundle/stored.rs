@@ -1,7 +1,7 @@
 //! The weights in a program file against what was handed over, by hash, while the whole program is hashed.
 
 use super::bytecode::{Bytecode, Resource};
-use super::paths::{Leaks, path_like, words_in};
+use super::paths::{Leaks, path_like, read_full, words_in};
 use crate::digest::Digest;
 use crate::files;
 use blake3::Hash;
@@ -173,17 +173,6 @@ fn is_copy(stretches: &mut [Stretch<'_>; 2], blocks: [&mut [u8]; 2]) -> Result<b
             return Ok(true);
         }
     }
-}
-
-fn read_full(from: &mut impl Read, block: &mut [u8]) -> io::Result<usize> {
-    let mut n = 0;
-    while let Some(rest) = block.get_mut(n..).filter(|rest| !rest.is_empty()) {
-        match from.read(rest)? {
-            0 => break,
-            more => n += more,
-        }
-    }
-    Ok(n)
 }
 
 /// Searches what is no weight: values look like paths by chance once in a few terabytes, debug locations always.

@@ -50,7 +50,10 @@ impl Tree {
     }
 
     /// As [`of`](Self::of), without reading the files that `known` has by their full path.
-    pub(super) fn with(dir: &Path, known: &BTreeMap<PathBuf, (Digest, u64)>) -> Result<Tree, TreeError> {
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn with(dir: &Path, known: &BTreeMap<PathBuf, (Digest, u64)>) -> Result<Tree, TreeError> {
         let mut files = Vec::new();
         collect(dir, "", known, &mut files)?;
         files.sort_by(|a, b| a.path.cmp(&b.path));

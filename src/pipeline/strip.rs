@@ -2,6 +2,7 @@
 //! proven by reading both: the listing of Apple's reader, and every blob of weights.
 
 use super::Progress;
+use crate::bundle::aimodel::{HASH, PROGRAM};
 use crate::bundle::bytecode::{Bytecode, BytecodeError};
 use crate::bundle::{
     self, AiModel, AiModelError, Expected, Format, HashCheck, Leaks, Outcome, PublishError, Replace, Stage,
@@ -11,15 +12,12 @@ use crate::digest::Digest;
 use crate::emit::coreai::{Bridge, BridgeError, Listed};
 use crate::files::FolderLock;
 use crate::provenance::{Artefact, Check, RECORD_VERSION, Record, SourceFile, SourceRecord, Tool, needs_a_device};
-use blake3::Hash;
 use serde::Serialize;
 use serde_json::{Map, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-const PROGRAM: &str = "main.mlirb";
-const HASH: &str = "main.hash";
 /// Most path-like strings that are told.
 const LEAKS: usize = 50;
 
@@ -119,7 +117,7 @@ pub enum StripError {
 /// path-like string is left; nothing is published then.
 pub fn strip(options: &StripOptions, bridge: &Bridge, progress: &dyn Progress) -> Result<Stripped, StripError> {
     let stopped = |error| if progress.stopped() { StripError::Interrupted } else { error };
-    let source = open(&options.model)?;
+    let (source, sha256) = open(&options.model)?;
     let name = source.path.file_name().map(PathBuf::from).unwrap_or_default();
     let destination = match &options.folder {
         Some(folder) => folder.join(&name),
@@ -131,14 +129,16 @@ pub fn strip(options: &StripOptions, bridge: &Bridge, progress: &dyn Progress) -
     let stage = Stage::new(&destination, source.program_bytes.saturating_mul(2))?;
     let scratch = stage.workshop()?;
     progress.stage("reading", 0);
-    let before = Survey::of(&source.path, bridge, &scratch, "before", &BTreeSet::new()).map_err(stopped)?;
+    let before =
+        Survey::of(&source.path, sha256, bridge, &scratch.join("before"), &BTreeSet::new()).map_err(stopped)?;
+    let original = source.path.join(PROGRAM);
+    let weights = blobs(&original, &Bytecode::open(&original)?).map_err(io(PROGRAM))?;
     progress.stage("stripping", 0);
     copy_rest(&source.path, &before.tree, stage.path())?;
     let program = stage.path().join(PROGRAM);
     bridge.strip(&source.path, &program, &scratch).map_err(|error| stopped(error.into()))?;
     progress.stage("reading back", 0);
-    let written =
-        before.blobs.iter().map(|(name, (bytes, hash))| (name.as_str(), Expected::Hash(*bytes, *hash))).collect();
+    let written = weights.iter().map(|(name, (bytes, hash))| (name.as_str(), Expected::Hash(*bytes, *hash))).collect();
     let digest = check_stored(&program, &Bytecode::open(&program)?, &written).map_err(|error| match error {
         StoredError::Path { found } => StripError::Left { file: PROGRAM.into(), found: vec![found] },
         changed @ (StoredError::Io(_)
@@ -148,8 +148,8 @@ pub fn strip(options: &StripOptions, bridge: &Bridge, progress: &dyn Progress) -
         | StoredError::Values { .. }) => StripError::Weights(changed),
     })?;
     fs_err::write(stage.path().join(HASH), digest.bytes()).map_err(io(HASH))?;
-    let after =
-        Survey::of(stage.path(), bridge, &scratch, "after", &people(&before.look.leaks.paths)).map_err(stopped)?;
+    let after = Survey::of(stage.path(), digest, bridge, &scratch.join("after"), &people(&before.look.leaks.paths))
+        .map_err(stopped)?;
     same_listing(&before.listing, &after.listing)?;
     if after.look.listed.located > 0 {
         return Err(StripError::Located { located: after.look.listed.located });
@@ -160,7 +160,7 @@ pub fn strip(options: &StripOptions, bridge: &Bridge, progress: &dyn Progress) -
     if progress.stopped() {
         return Err(StripError::Interrupted);
     }
-    let record = record(&name, &source, &before, &after.look, &after.tree)?;
+    let record = record(&name, &source, &before, &after.look, &after.tree, weights.len())?;
     let _lock = destination.parent().map(FolderLock::of);
     // In place, the record of how the model was made stays; this one names the digest it had.
     let file_name = match options.folder {
@@ -175,8 +175,7 @@ pub fn strip(options: &StripOptions, bridge: &Bridge, progress: &dyn Progress) -
         Some(Outcome::Unchanged) => "unchanged",
         Some(Outcome::Published) | None => "published",
     };
-    let blobs = before.blobs.len();
-    Ok(Stripped { path: destination, outcome, before: before.look, after: after.look, blobs, record })
+    Ok(Stripped { path: destination, outcome, before: before.look, after: after.look, blobs: weights.len(), record })
 }
 
 fn io(what: &'static str) -> impl Fn(io::Error) -> StripError {
@@ -184,7 +183,7 @@ fn io(what: &'static str) -> impl Fn(io::Error) -> StripError {
 }
 
 /// The model, whose hash has to be right: what is damaged must not be published as if it were whole.
-fn open(path: &Path) -> Result<AiModel, StripError> {
+fn open(path: &Path) -> Result<(AiModel, Digest), StripError> {
     match Format::of(path) {
         Some(Format::AiModel) => {}
         Some(Format::AiModelC | Format::MlModelC) => return Err(StripError::Compiled { path: path.into() }),
@@ -192,7 +191,7 @@ fn open(path: &Path) -> Result<AiModel, StripError> {
     }
     let model = AiModel::open(path)?;
     match model.hash {
-        HashCheck::Verified { .. } => Ok(model),
+        HashCheck::Verified { sha256, .. } => Ok((model, sha256)),
         found @ (HashCheck::Mismatch { .. } | HashCheck::Malformed { .. } | HashCheck::Absent) => {
             Err(StripError::Hash { path: path.into(), found })
         }
@@ -204,25 +203,24 @@ struct Survey {
     look: Look,
     tree: Tree,
     listing: PathBuf,
-    blobs: BTreeMap<String, (u64, Hash)>,
     /// Path-like strings by file.
     paths: Vec<(String, Vec<String>)>,
 }
 
 impl Survey {
-    /// `names` are those of people who are not to be named in it.
+    /// `sha256` is its program's; `names` are those of people who are not to be named in it.
     fn of(
         path: &Path,
+        sha256: Digest,
         bridge: &Bridge,
         scratch: &Path,
-        label: &str,
         names: &BTreeSet<String>,
     ) -> Result<Survey, StripError> {
         let program = path.join(PROGRAM);
         let bytecode = Bytecode::open(&program)?;
-        let listing = scratch.join(label);
+        let listing = scratch.join("listing");
         let listed = bridge.listing(path, &listing, scratch)?;
-        let tree = Tree::of(path)?;
+        let tree = Tree::with(path, &BTreeMap::from([(program.clone(), (sha256, bytecode.bytes))]))?;
         let (mut all, mut paths) = (Leaks::default(), Vec::new());
         for file in &tree.files {
             let found = match file.path.as_str() {
@@ -234,8 +232,7 @@ impl Survey {
             all.add(found, LEAKS);
         }
         let look = Look { digest_root: tree.root(), program_bytes: bytecode.bytes, listed, leaks: all };
-        let blobs = blobs(&program, &bytecode).map_err(io(PROGRAM))?;
-        Ok(Survey { look, tree, listing, blobs, paths })
+        Ok(Survey { look, tree, listing, paths })
     }
 }
 
@@ -282,6 +279,7 @@ fn record(
     before: &Survey,
     after: &Look,
     tree: &Tree,
+    blobs: usize,
 ) -> Result<Record, serde_json::Error> {
     let file =
         |file: &bundle::FileDigest| SourceFile { name: file.path.clone(), sha256: file.sha256, bytes: file.size };
@@ -316,10 +314,7 @@ fn record(
         options: json!({}),
         stages,
         checks: vec![
-            Check {
-                name: "unchanged",
-                figures: json!({ "operations": after.listed.operations, "blobs": before.blobs.len() }),
-            },
+            Check { name: "unchanged", figures: json!({ "operations": after.listed.operations, "blobs": blobs }) },
             Check { name: "no_paths", figures: json!({ "files": tree.files.len() }) },
         ],
         not_run: needs_a_device(),

@@ -9,20 +9,7 @@ use eg2_convert::tensor::{DType, Fact, Memory, WeightSource};
 use eg2_convert::validate::check;
 
 /// Two linear layers, one of 33 inputs, and a clamp by a vector and by a number.
-const LAYERS: &str = "\
-graph main
-%x = input \"x\" : f32[1,3,64]
-%low = const tensor \"low\" f32[64] : f32[64]
-%bounded = maximum(%x, %low) : f32[1,3,64]
-%high = const literal [1.5] f32[] : f32[]
-%clamped = minimum(%bounded, %high) : f32[1,3,64]
-%proj.weight = const tensor \"proj\" f32[33,64] | scale 0.5 : f32[33,64]
-%proj.bias = const tensor \"bias\" f32[33] : f32[33]
-%proj = linear(%clamped, %proj.weight, %proj.bias) : f32[1,3,33]
-%odd.weight = const tensor \"odd\" f32[4,33] : f32[4,33]
-%odd = linear(%proj, %odd.weight) : f32[1,3,4]
-output \"y\" = %odd
-";
+const LAYERS: &str = include_str!("../support/layers.txt");
 
 fn memory() -> Memory {
     let mut memory = Memory::default();

@@ -14,7 +14,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-const PROGRAM: &str = "main.mlirb";
+/// The file that has the program, weights and all.
+pub const PROGRAM: &str = "main.mlirb";
+/// The file that has the digest of the program.
+pub const HASH: &str = "main.hash";
 /// Longest `main.hash` or metadata that is read.
 const LONGEST: u64 = 64 << 20;
 
@@ -80,9 +83,9 @@ impl AiModel {
         let at = |name: &str| path.join(name);
         let bytecode = Bytecode::open(&at(PROGRAM))?;
         let (sha256, program_bytes) = Digest::of_file(&at(PROGRAM)).map_err(io(&at(PROGRAM)))?;
-        let declared = match files::read(&at("main.hash"), LONGEST) {
+        let declared = match files::read(&at(HASH), LONGEST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            read => Some(read.map_err(io(&at("main.hash")))?),
+            read => Some(read.map_err(io(&at(HASH)))?),
         };
         let text = files::read(&at("metadata.json"), LONGEST).map_err(io(&at("metadata.json")))?;
         let wrong = |source| AiModelError::Metadata { path: at("metadata.json").display().to_string(), source };

@@ -1,6 +1,6 @@
 //! Holds an `.aimodel` that Apple's serializer wrote against what it was given.
 
-use super::PROGRAM;
+use super::{HASH, PROGRAM};
 use crate::bundle::bytecode::{Bytecode, BytecodeError};
 use crate::bundle::stored::{Expected, StoredError, check_stored};
 use crate::bundle::{Tree, TreeError, path_like};
@@ -58,11 +58,8 @@ pub enum AiModelReadBackError {
     Path { file: String, found: String },
 }
 
-const HASH: &str = "main.hash";
-
 /// Reads the bundle in `dir` back, and gives it its `main.hash`. Apple's reader tells functions, features and all that
-/// each output is computed from; meanwhile the weights in the file are hashed. All must be what `program`
-/// says.
+/// each output is computed from; meanwhile the weights in the file are hashed. All must be what `program` says.
 ///
 /// # Errors
 /// The first difference found.
@@ -104,7 +101,6 @@ fn same_counts(bytecode: &Bytecode, read: &[ReadFunction]) -> Result<(), AiModel
     if ours == apples { Ok(()) } else { Err(AiModelReadBackError::Counts { ours, apples }) }
 }
 
-/// The program itself is searched while its weights are compared.
 fn expected(blob: &Blob) -> Expected<'_> {
     match &blob.file {
         Some(file) if blob.unread => Expected::Copy(blob.bytes, file, blob.offset),
@@ -112,6 +108,7 @@ fn expected(blob: &Blob) -> Expected<'_> {
     }
 }
 
+/// The program itself is searched while its weights are compared.
 fn no_paths(dir: &Path, tree: &Tree) -> Result<(), AiModelReadBackError> {
     for file in tree.files.iter().filter(|file| file.path != PROGRAM) {
         let scan = files::open(&dir.join(&file.path)).and_then(|f| path_like(f, 1)).map_err(io)?;
