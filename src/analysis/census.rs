@@ -37,9 +37,11 @@ pub fn census(graph: &Graph) -> Census {
             Op::Const(_) => census.constants += 1,
             op @ (Op::Conv(_)
             | Op::Linear
+            | Op::MatMul
             | Op::Unary(_)
             | Op::Binary(_)
             | Op::Reduce { .. }
+            | Op::ArgMax { .. }
             | Op::Softmax { .. }
             | Op::Transpose { .. }
             | Op::Reshape { .. }

@@ -67,6 +67,8 @@ fn by_op(graph: &Graph, node: &Node) -> Option<Rule> {
         | Op::Unary(_)
         | Op::Binary(_)
         | Op::Reduce { .. }
+        | Op::MatMul
+        | Op::ArgMax { .. }
         | Op::Softmax { .. }
         | Op::Transpose { .. }
         | Op::Reshape { .. }

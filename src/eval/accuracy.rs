@@ -18,15 +18,18 @@ pub enum Accuracy {
 /// The class of `op`.
 pub fn accuracy(op: &Op) -> Accuracy {
     match op {
-        Op::Conv(_) | Op::Linear => Accuracy::Accumulated,
+        Op::Conv(_) | Op::Linear | Op::MatMul => Accuracy::Accumulated,
         Op::Unary(Unary::Abs | Unary::Relu) | Op::Binary(Binary::Maximum | Binary::Minimum) => Accuracy::Exact,
-        Op::Unary(Unary::Square | Unary::Rsqrt | Unary::Tanh | Unary::Sigmoid | Unary::Silu) => Accuracy::Rounded,
+        Op::Unary(
+            Unary::Square | Unary::Rsqrt | Unary::Tanh | Unary::Sigmoid | Unary::Silu | Unary::Gelu | Unary::GeluTanh,
+        ) => Accuracy::Rounded,
         Op::Binary(Binary::Add | Binary::Sub | Binary::Mul | Binary::Div) => Accuracy::Rounded,
         Op::Reduce { kind: Reduce::Max, .. } => Accuracy::Exact,
         Op::Reduce { kind: Reduce::Mean | Reduce::Sum, .. } => Accuracy::Accumulated,
         Op::Softmax { .. } => Accuracy::Accumulated,
         Op::Input(_)
         | Op::Const(_)
+        | Op::ArgMax { .. }
         | Op::Transpose { .. }
         | Op::Reshape { .. }
         | Op::Slice { .. }

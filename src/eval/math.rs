@@ -5,6 +5,8 @@
 
 use std::f32::consts::LOG2_E;
 
+/// sqrt(2 / pi).
+const SQRT_2_OVER_PI: f32 = 0.797_884_56;
 /// The high part of ln 2, short enough that its product with any exponent is exact.
 const LN_2_HIGH: f32 = 0.693_359_4;
 /// What is missing of ln 2.
@@ -52,6 +54,18 @@ pub(super) fn tanh(x: f32) -> f32 {
     let small = (polynomial(&TANH, z) * z) * x + x;
     let large = (1.0 - 2.0 / (exp(2.0 * a) + 1.0)).copysign(x);
     if a < TANH_SMALL { small } else { large }
+}
+
+/// The error function.
+#[inline(always)]
+pub(super) fn erf(x: f32) -> f32 {
+    libm::erff(x)
+}
+
+/// `x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2`.
+#[inline(always)]
+pub(super) fn gelu_tanh(x: f32) -> f32 {
+    0.5 * x * (1.0 + tanh(SQRT_2_OVER_PI * (x + 0.044_715 * (x * x * x))))
 }
 
 /// `1 / (1 + e^-x)`.

@@ -19,6 +19,8 @@ pub(super) enum Step<'g> {
 pub(super) enum WholeOp<'g> {
     Conv(&'g ConvSpec),
     Linear,
+    MatMul,
+    ArgMax { axis: usize },
     Reduce { kind: Reduce, axis: usize },
     Softmax { axis: usize },
     Transpose(&'g [usize]),
@@ -36,6 +38,8 @@ impl WholeOp<'_> {
         match self {
             WholeOp::Conv(_)
             | WholeOp::Linear
+            | WholeOp::MatMul
+            | WholeOp::ArgMax { .. }
             | WholeOp::Reduce { .. }
             | WholeOp::Softmax { .. }
             | WholeOp::Dequantize => false,
@@ -72,6 +76,8 @@ fn classify<'g>(graph: &Graph, node: &'g Node) -> Class<'g> {
         Op::Input(_) | Op::Const(_) => Class::Leaf,
         Op::Conv(spec) => Class::Whole(WholeOp::Conv(spec)),
         Op::Linear => Class::Whole(WholeOp::Linear),
+        Op::MatMul => Class::Whole(WholeOp::MatMul),
+        Op::ArgMax { axis } => Class::Whole(WholeOp::ArgMax { axis: *axis }),
         Op::Unary(kind) => Class::Row(RowOp::Unary(*kind)),
         Op::Binary(kind) => Class::Row(RowOp::Binary(*kind)),
         Op::Reduce { kind, axis } if last(*axis) => Class::Row(RowOp::Reduce(*kind)),

@@ -129,3 +129,19 @@ pub(super) fn axis_softmax(x: &[f32], n: usize, inner: usize) -> Vec<f32> {
     });
     out
 }
+
+/// Index of the first largest number along the middle of `x [outer, n, inner]`, dense; a NaN counts as the largest.
+pub(super) fn axis_argmax(x: &[f32], n: usize, inner: usize) -> Vec<i32> {
+    let mut out = vec![0i32; x.len() / n];
+    out.par_chunks_mut(inner).zip(x.par_chunks(n * inner)).for_each(|(out, slab)| {
+        for (at, out) in out.iter_mut().enumerate() {
+            let mut best = slab[at];
+            for (i, v) in slab[at..].iter().step_by(inner).enumerate().skip(1) {
+                if *v > best || (v.is_nan() && !best.is_nan()) {
+                    (best, *out) = (*v, i as i32);
+                }
+            }
+        }
+    });
+    out
+}

@@ -363,6 +363,8 @@ fn apply(op: WholeOp<'_>, args: &[Tensor], round: bool) -> Result<Tensor, Error>
     let weight = || args.get(1).ok_or_else(|| Error::Msg("a product without a weight".into()));
     let made = match op {
         WholeOp::Linear => matrix::linear(x, weight()?, args.get(2))?,
+        WholeOp::MatMul => shape::dense(x)?.matmul(&shape::dense(weight()?)?)?,
+        WholeOp::ArgMax { axis } => argmax(x, axis)?,
         WholeOp::Conv(spec) => matrix::conv(spec, x, weight()?, args.get(2))?,
         WholeOp::Reduce { kind, axis } => along(x, axis, 1, |x, n, inner| reduce::axis(kind, x, n, inner))?,
         WholeOp::Softmax { axis } => along(x, axis, x.dims()[axis], reduce::axis_softmax)?,
@@ -393,6 +395,16 @@ fn along(
     dims[axis] = extent;
     let reading = Reading::of(&x);
     tensor(f(reading.floats()?.dense()?, n, inner), &dims)
+}
+
+/// Index of the first largest element along `axis`, whose extent becomes 1.
+fn argmax(x: &Tensor, axis: usize) -> Result<Tensor, Error> {
+    let x = shape::dense(x)?;
+    let mut dims = x.dims().to_vec();
+    let (n, inner) = (dims[axis], dims[axis + 1..].iter().product());
+    dims[axis] = 1;
+    let reading = Reading::of(&x);
+    Tensor::from_vec(reduce::axis_argmax(reading.floats()?.dense()?, n, inner), dims, &Device::Cpu)
 }
 
 /// Between floats and integers; a float loses its fraction.

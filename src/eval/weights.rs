@@ -37,6 +37,8 @@ fn keeps_values(edit: &Edit) -> bool {
     match edit {
         Edit::Cast(_) | Edit::Reshape(_) => true,
         Edit::Scale(_)
+        | Edit::Exp
+        | Edit::Rows { .. }
         | Edit::ScaleRowsSoftplus { .. }
         | Edit::Repeat(_)
         | Edit::ProjectSinusoid { .. }

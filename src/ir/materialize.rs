@@ -4,7 +4,7 @@
 //! functions are the same on every machine, and rounded to f32 once.
 
 use super::quantize::{bytes_of_levels, levels, scales};
-use super::{Edit, Source, Table, Weight};
+use super::{Edit, Source, Table, Wave, Weight};
 use crate::tensor::{DType, Fact, NotRepresentable, SourceError, WeightSource, bytes_of_f32, narrow_f16};
 
 /// Elements per block: what a weight of any size costs in memory, small enough to stay in a core's cache.
@@ -45,6 +45,7 @@ pub struct Materializer<'a> {
 /// An edit as a function of a block of elements and the index of the first.
 enum Step {
     Scale(f64),
+    Exp,
     ScaleRows { by: Vec<f64>, row: usize },
     Levels { block: usize },
     Scales { block: usize },
@@ -131,7 +132,7 @@ impl<'a> Materializer<'a> {
                     values.iter().flat_map(|v| (*v as i64).to_le_bytes()[..dtype.size()].to_vec()).collect();
                 sink(&bytes).map_err(MaterializeError::Sink)
             }
-            Source::Table(Table::CausalBand { .. }) => Ok(()),
+            Source::Table(_) => Ok(()),
         }
     }
 
@@ -229,9 +230,14 @@ impl<'a> Materializer<'a> {
                 let width = dims.last().copied().unwrap_or(0);
                 values[r * width..(r + 1) * width].to_vec()
             }
+            Edit::Rows { begin, count } => {
+                let width = dims.iter().skip(1).product::<usize>();
+                values[begin * width..(begin + count) * width].to_vec()
+            }
             Edit::Transpose(perm) => transpose(&values, dims, perm),
             Edit::ProjectSinusoid { positions, offset } => project_sinusoid(&values, dims, *positions, *offset),
             Edit::Scale(_)
+            | Edit::Exp
             | Edit::ScaleRowsSoftplus { .. }
             | Edit::QuantizeBlocks { .. }
             | Edit::BlockScales { .. } => {
@@ -248,6 +254,7 @@ impl<'a> Materializer<'a> {
     fn step(&self, edit: &Edit, fact: &Fact, steps: &mut Vec<Step>) -> Result<(), SourceError> {
         match edit {
             Edit::Scale(factor) => steps.push(Step::Scale(*factor)),
+            Edit::Exp => steps.push(Step::Exp),
             Edit::ScaleRowsSoftplus { tensor, period, factor } => {
                 let mut v = vec![0f32; *period];
                 self.source.read_f32(tensor, 0, &mut v)?;
@@ -260,6 +267,7 @@ impl<'a> Materializer<'a> {
             Edit::Repeat(_)
             | Edit::ProjectSinusoid { .. }
             | Edit::Row(_)
+            | Edit::Rows { .. }
             | Edit::Transpose(_)
             | Edit::Reshape(_)
             | Edit::Cast(_)
@@ -279,7 +287,7 @@ fn run(steps: &[Step], start: usize, block: &mut [f32]) -> (usize, usize) {
 fn block_size(steps: &[Step]) -> usize {
     let together = steps.iter().map(|step| match step {
         Step::Levels { block } | Step::Scales { block } => *block,
-        Step::Scale(_) | Step::ScaleRows { .. } => 1,
+        Step::Scale(_) | Step::Exp | Step::ScaleRows { .. } => 1,
     });
     BLOCK.next_multiple_of(together.product::<usize>().max(1))
 }
@@ -290,6 +298,7 @@ impl Step {
         match self {
             Step::Levels { block: together } => levels(block, *together),
             Step::Scales { block: together } => return (start / together, scales(block, *together)),
+            Step::Exp => block.iter_mut().for_each(|v| *v = libm::exp(f64::from(*v)) as f32),
             Step::Scale(factor) => block.iter_mut().for_each(|v| *v = (f64::from(*v) * factor) as f32),
             Step::ScaleRows { by, row } => {
                 let mut at = start;
@@ -313,13 +322,14 @@ impl Step {
 fn blockwise(edit: &Edit) -> bool {
     match edit {
         Edit::Scale(_)
+        | Edit::Exp
         | Edit::ScaleRowsSoftplus { .. }
         | Edit::Reshape(_)
         | Edit::Cast(_)
         | Edit::Saturate(_)
         | Edit::QuantizeBlocks { .. }
         | Edit::BlockScales { .. } => true,
-        Edit::Repeat(_) | Edit::ProjectSinusoid { .. } | Edit::Row(_) | Edit::Transpose(_) => false,
+        Edit::Repeat(_) | Edit::ProjectSinusoid { .. } | Edit::Row(_) | Edit::Rows { .. } | Edit::Transpose(_) => false,
     }
 }
 
@@ -329,6 +339,7 @@ fn shape_after(edit: &Edit, fact: &Fact) -> crate::tensor::Shape {
         (Edit::Repeat(n), _) => [*n].into(),
         (Edit::ProjectSinusoid { positions, .. }, [n, _]) => [*positions, *n].into(),
         (Edit::Row(_), [_, k]) => [*k].into(),
+        (Edit::Rows { count, .. }, [_, rest @ ..]) => [&[*count], rest].concat().into(),
         (Edit::Transpose(perm), _) => perm.iter().map(|&p| dims[p]).collect::<Vec<_>>().into(),
         (Edit::Reshape(shape), _) => shape.clone(),
         (Edit::BlockScales { block }, [rest @ .., k]) => [rest, &[k / block]].concat().into(),
@@ -417,6 +428,16 @@ fn tabulate(table: &Table) -> Vec<f32> {
         Table::CausalBand { tokens, keys, value } => {
             (0..*tokens).flat_map(|t| (0..*keys).map(move |d| if d <= t { 0.0 } else { *value as f32 })).collect()
         }
+        Table::Rotary { wave, positions, width, base } => {
+            let half = width / 2;
+            let angle = |p: usize, i: usize| p as f64 * libm::pow(*base, -(i as f64) / half.max(1) as f64);
+            let value = |p: usize, j: usize| match wave {
+                Wave::Cos => libm::cos(angle(p, j % half)),
+                Wave::Sin if j < half => -libm::sin(angle(p, j)),
+                Wave::Sin => libm::sin(angle(p, j - half)),
+            };
+            (0..*positions).flat_map(|p| (0..*width).map(move |j| value(p, j) as f32)).collect()
+        }
     }
 }
 
@@ -490,6 +511,36 @@ mod tests {
         assert_eq!(values(pair.edit(Edit::Transpose(vec![1, 0])).unwrap()), [1.0, 3.0, 2.0, 4.0]);
         let band = Weight::table(Table::CausalBand { tokens: 2, keys: 2, value: -1.0 }).unwrap();
         assert_eq!(values(band.edit(Edit::Transpose(vec![0, 1, 3, 2])).unwrap()), [0.0, 0.0, -1.0, 0.0]);
+    }
+
+    #[test]
+    fn a_rotary_table_turns_a_vector_by_its_position() {
+        let waves = [Wave::Cos, Wave::Sin].map(|wave| {
+            let table = Table::Rotary { wave, positions: 300, width: 6, base: 1e4 };
+            Materializer::new(&memory_of(&[])).read_f32(&Weight::table(table).unwrap()).unwrap()
+        });
+        let [cos, sin] = &waves;
+        let x = [0.3f64, -0.7, 1.1, 0.2, 0.9, -0.4];
+        for p in [0usize, 1, 299] {
+            for i in 0..3 {
+                let angle = p as f64 * 1e4f64.powf(-(i as f64) / 3.0);
+                let got = |j: usize| x[j] * f64::from(cos[p * 6 + j]) + x[(j + 3) % 6] * f64::from(sin[p * 6 + j]);
+                assert!((got(i) - (x[i] * angle.cos() - x[i + 3] * angle.sin())).abs() < 1e-6);
+                assert!((got(i + 3) - (x[i + 3] * angle.cos() + x[i] * angle.sin())).abs() < 1e-6);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_and_exponentials() {
+        let memory = memory_of(&[("w", &[6, 2], (0..12).map(|i| i as f32).collect()), ("s", &[1], vec![90f32.ln()])]);
+        let mut made = Materializer::new(&memory);
+        let rows = weight(&memory, "w").edit(Edit::Rows { begin: 2, count: 3 }).unwrap();
+        assert_eq!(made.read_f32(&rows).unwrap(), [4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
+        let scaled = rows.edit(Edit::Scale(0.5)).and_then(|w| w.edit(Edit::Rows { begin: 2, count: 1 })).unwrap();
+        assert_eq!(made.read_f32(&scaled).unwrap(), [4.0, 4.5]);
+        let scale = weight(&memory, "s").edit(Edit::Exp).unwrap();
+        assert!((made.read_f32(&scale).unwrap()[0] - 90.0).abs() < 1e-4);
     }
 
     #[test]

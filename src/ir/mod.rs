@@ -16,4 +16,4 @@ pub use graph::{Graph, Node, Output, ValueId, WeightId};
 pub use materialize::{MaterializeError, Materializer};
 pub use op::{Binary, ConvSpec, FactError, MAX_RANK, Op, Reduce, Unary};
 pub use text::{ParseError, parse, print};
-pub use weight::{Edit, LITERAL_MAX, Source, Table, Weight};
+pub use weight::{Edit, LITERAL_MAX, Source, Table, Wave, Weight};

@@ -32,6 +32,46 @@ pub enum Table {
         /// What is added to the logit of an absent key.
         value: f64,
     },
+    /// `[1, 1, positions, width]`: what a half-split rotary embedding multiplies by. With `i` counting the first half of
+    /// a row, position `p` turns by `p * base^(-2 i / width)`; both halves of a row have the same angles. A vector `x` of
+    /// halves `[a | b]` becomes `x * cos + [b | a] * sin`.
+    Rotary {
+        /// Which function of the angle.
+        wave: Wave,
+        /// Positions, from 0.
+        positions: usize,
+        /// Width of a head; even.
+        width: usize,
+        /// Base of the geometric row of angles.
+        base: f64,
+    },
+}
+
+/// A function of a rotary embedding's angle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wave {
+    /// The cosine.
+    Cos,
+    /// The sine; negative in the first half of a row.
+    Sin,
+}
+
+impl Table {
+    fn shape(&self) -> Shape {
+        match self {
+            Table::CausalBand { tokens, keys, .. } => [1, 1, *tokens, *keys].into(),
+            Table::Rotary { positions, width, .. } => [1, 1, *positions, *width].into(),
+        }
+    }
+
+    /// Its name in text and messages.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Table::CausalBand { .. } => "causal_band",
+            Table::Rotary { wave: Wave::Cos, .. } => "rotary_cos",
+            Table::Rotary { wave: Wave::Sin, .. } => "rotary_sin",
+        }
+    }
 }
 
 /// One change of a weight's values, shape or dtype.
@@ -39,6 +79,8 @@ pub enum Table {
 pub enum Edit {
     /// Every value times a number.
     Scale(f64),
+    /// The exponential of every value: a scale that was learned as its logarithm.
+    Exp,
     /// Row `r` (axis 0) times `factor * softplus(v[r % len(v)])`, where `v` is the tensor of that name.
     ScaleRowsSoftplus {
         /// Name of `v` in the weight source.
@@ -60,6 +102,13 @@ pub enum Edit {
     },
     /// Row `r` of a matrix, as a vector.
     Row(usize),
+    /// So many rows (axis 0) from one on: a part of projections that are stored as one.
+    Rows {
+        /// The first.
+        begin: usize,
+        /// How many.
+        count: usize,
+    },
     /// Axes in another order.
     Transpose(Vec<usize>),
     /// The same values under another shape.
@@ -88,10 +137,12 @@ impl Edit {
     pub const fn name(&self) -> &'static str {
         match self {
             Edit::Scale(_) => "scale",
+            Edit::Exp => "exp",
             Edit::ScaleRowsSoftplus { .. } => "scale_rows_softplus",
             Edit::Repeat(_) => "repeat",
             Edit::ProjectSinusoid { .. } => "project_sinusoid",
             Edit::Row(_) => "row",
+            Edit::Rows { .. } => "rows",
             Edit::Transpose(_) => "transpose",
             Edit::Reshape(_) => "reshape",
             Edit::Cast(_) => "cast",
@@ -113,7 +164,7 @@ impl Edit {
         let shaped = |shape: Shape| Fact { dtype: from.dtype, shape };
         Ok(match self {
             Edit::Scale(factor) if !factor.is_finite() => return Err(parameter("factor", factor.to_string())),
-            Edit::Scale(_) => from.clone(),
+            Edit::Scale(_) | Edit::Exp => from.clone(),
             Edit::ScaleRowsSoftplus { period, factor, .. } => {
                 let rows = *dims.first().ok_or_else(|| rank("1 or more"))?;
                 if *period == 0 || !rows.is_multiple_of(*period) {
@@ -134,6 +185,13 @@ impl Edit {
                 [n, k] if r < n => shaped([*k].into()),
                 [_, _] => return Err(parameter("index", r.to_string())),
                 _ => return Err(rank("2")),
+            },
+            Edit::Rows { begin, count } => match dims {
+                [n, rest @ ..] if *count > 0 && begin.checked_add(*count).is_some_and(|end| end <= *n) => {
+                    shaped([&[*count], rest].concat().into())
+                }
+                [] => return Err(rank("1 or more")),
+                [_, ..] => return Err(parameter("range", format!("{begin}+{count}"))),
             },
             Edit::Transpose(perm) => {
                 shaped(super::op::permuted(perm, &from.shape).ok_or_else(|| parameter("perm", format!("{perm:?}")))?)
@@ -217,12 +275,24 @@ impl Weight {
     /// A computed constant, in f32.
     ///
     /// # Errors
-    /// It would have no element.
+    /// It would have no element, or a parameter makes no sense.
     pub fn table(table: Table) -> Result<Weight, FactError> {
-        let shape = match &table {
-            Table::CausalBand { tokens, keys, .. } => Shape::from([1, 1, *tokens, *keys]),
-        };
-        Self::start(Source::Table(table), Fact { dtype: DType::F32, shape })
+        if let Table::Rotary { width, base, .. } = &table {
+            let bad = |parameter, found: String| FactError::Parameter {
+                op: table.name(),
+                parameter,
+                found,
+                got: table.shape(),
+            };
+            if !width.is_multiple_of(2) {
+                return Err(bad("width", width.to_string()));
+            }
+            if !(base.is_finite() && *base > 0.0) {
+                return Err(bad("base", base.to_string()));
+            }
+        }
+        let fact = Fact { dtype: DType::F32, shape: table.shape() };
+        Self::start(Source::Table(table), fact)
     }
 
     fn start(source: Source, fact: Fact) -> Result<Weight, FactError> {
@@ -273,6 +343,8 @@ impl Weight {
             Edit::Reshape(_) => false,
             Edit::Cast(_)
             | Edit::Scale(_)
+            | Edit::Exp
+            | Edit::Rows { .. }
             | Edit::ScaleRowsSoftplus { .. }
             | Edit::Repeat(_)
             | Edit::ProjectSinusoid { .. }
@@ -293,7 +365,7 @@ impl Weight {
         match &self.source {
             Source::Tensor(name) => name,
             Source::Literal(_) => "(literal)",
-            Source::Table(Table::CausalBand { .. }) => "(causal band)",
+            Source::Table(table) => table.name(),
         }
     }
 }
@@ -348,6 +420,9 @@ mod tests {
             Edit::Scale(f64::NAN),
             Edit::Repeat(3),
             Edit::Row(6),
+            Edit::Rows { begin: 5, count: 2 },
+            Edit::Rows { begin: 0, count: 0 },
+            Edit::Rows { begin: usize::MAX, count: 2 },
             Edit::Transpose(vec![0, 0]),
             Edit::Reshape([5, 5].into()),
             Edit::Cast(DType::BF16),

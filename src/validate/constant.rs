@@ -19,11 +19,14 @@ fn stored(weight: &Weight) -> Vec<f64> {
         Source::Tensor(_) => return Vec::new(),
         Source::Literal(values) => values.clone(),
         Source::Table(Table::CausalBand { value, .. }) => vec![*value],
+        // A wave's own zeros and small values are as good when they are rounded to 0.
+        Source::Table(Table::Rotary { .. }) => vec![1.0],
     };
     for edit in weight.edits() {
         match edit {
             // A product is taken of the f32 that the number was read as.
             Edit::Scale(factor) => values.iter_mut().for_each(|v| *v = f64::from(*v as f32) * factor),
+            Edit::Exp => values.iter_mut().for_each(|v| *v = f64::from(*v as f32).exp()),
             // NaN stays NaN here, and is refused below.
             Edit::Saturate(dtype) => {
                 let limit = largest(*dtype);
@@ -33,7 +36,12 @@ fn stored(weight: &Weight) -> Vec<f64> {
             Edit::ScaleRowsSoftplus { .. } | Edit::ProjectSinusoid { .. } => return Vec::new(),
             // Levels and scales of finite numbers are always in range.
             Edit::QuantizeBlocks { .. } | Edit::BlockScales { .. } => return Vec::new(),
-            Edit::Repeat(_) | Edit::Row(_) | Edit::Transpose(_) | Edit::Reshape(_) | Edit::Cast(_) => {}
+            Edit::Repeat(_)
+            | Edit::Row(_)
+            | Edit::Rows { .. }
+            | Edit::Transpose(_)
+            | Edit::Reshape(_)
+            | Edit::Cast(_) => {}
         }
     }
     values

@@ -75,9 +75,14 @@ pub fn every_op(name: &str, memory: &Memory, dtype: DType) -> Graph {
                 let above = s.b.binary(Binary::Add, x, one).unwrap();
                 s.b.unary(kind, above).unwrap()
             }
-            Unary::Abs | Unary::Square | Unary::Tanh | Unary::Sigmoid | Unary::Silu | Unary::Relu => {
-                s.b.unary(kind, x).unwrap()
-            }
+            Unary::Abs
+            | Unary::Square
+            | Unary::Tanh
+            | Unary::Sigmoid
+            | Unary::Silu
+            | Unary::Relu
+            | Unary::Gelu
+            | Unary::GeluTanh => s.b.unary(kind, x).unwrap(),
         };
     }
     let vector = s.literal("bound", vec![0.5, 1.0, 1.5, 2.0, 2.5, 3.0], &[6]);
@@ -96,12 +101,16 @@ pub fn every_op(name: &str, memory: &Memory, dtype: DType) -> Graph {
     let cut = s.op("layers.0.cut", Op::Slice { begin: vec![0, 2, 0], end: vec![1, 20, 12] }, &[joined]);
     let padded = s.op("layers.0.padded", Op::Pad { amount: vec![[0, 0], [2, 0], [0, 0]] }, &[cut]);
     let soft = s.op("layers.0.soft", Op::Softmax { axis: 2 }, &[padded]);
+    let turned = s.op("layers.0.turned", Op::Transpose { perm: vec![0, 2, 1] }, &[soft]);
+    let scores = s.op("layers.0.scores", Op::MatMul, &[soft, turned]);
+    let best = s.op("layers.0.best", Op::ArgMax { axis: 2 }, &[scores]);
     // An fp16 graph holds no fp32 value.
     let other = if dtype == DType::F32 { DType::F16 } else { DType::I32 };
     let there = s.op("there", Op::Cast(other), &[soft]);
     let back = s.op("back", Op::Cast(dtype), &[there]);
 
     s.b.output("soft_tokens", back);
+    s.b.output("best", best);
     s.b.output("hidden", x);
     s.b.output("hidden_again", x);
     s.b.output("wave_again", wave);

@@ -60,6 +60,14 @@ pub(super) fn legalize(op: &Op, args: &[(ValueId, &Fact)], fact: &Fact) -> Resul
         Op::Input(_) | Op::Const(_) => Err("it is not computed"),
         Op::Conv(spec) => conv(spec, args, fact),
         Op::Linear => linear(args, fact),
+        Op::MatMul => {
+            let (y, _) = *args.get(1).ok_or("it has one operand")?;
+            one("batch_matmul", vec![x, Operand::Value(y)])
+        }
+        Op::Unary(Unary::GeluTanh) => {
+            let attribute = " approximate = <tanh>";
+            Ok(vec![Step { kind: "gelu", inputs: vec![x], attribute, fact: fact.clone() }])
+        }
         Op::Unary(Unary::Square) => one("mul", vec![x.clone(), x]),
         Op::Unary(kind) => one(unary(*kind), vec![x]),
         Op::Binary(kind) => {
@@ -67,6 +75,14 @@ pub(super) fn legalize(op: &Op, args: &[(ValueId, &Fact)], fact: &Fact) -> Resul
             one(binary(*kind, x_fact.shape == y_fact.shape), vec![x, Operand::Value(y)])
         }
         Op::Reduce { kind, axis } => one(reduce(*kind), vec![x, axes([*axis])?]),
+        Op::ArgMax { axis } => {
+            // ui32 is the one dtype that holds every index: si32 is refused, ui16 crashes where an index does not fit.
+            let index = Fact { dtype: DType::U32, shape: fact.shape.clone() };
+            Ok(vec![
+                Step { kind: "argmax", inputs: vec![x, self::axis(*axis)?], attribute: "", fact: index },
+                Step { kind: "cast", inputs: vec![Operand::Step(0)], attribute: "", fact: fact.clone() },
+            ])
+        }
         Op::Softmax { axis } => one("softmax", vec![x, self::axis(*axis)?]),
         Op::Transpose { perm } => one("transpose", vec![x, extents(perm.iter().copied())?]),
         Op::Reshape { shape } => one("reshape", vec![x, extents(shape.dims().iter().copied())?]),
@@ -189,6 +205,7 @@ fn unary(kind: Unary) -> &'static str {
         Unary::Sigmoid => "sigmoid",
         Unary::Silu => "silu",
         Unary::Relu => "relu",
+        Unary::Gelu | Unary::GeluTanh => "gelu",
     }
 }
 

@@ -133,9 +133,11 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
             }
             Op::Conv(_)
             | Op::Linear
+            | Op::MatMul
             | Op::Unary(_)
             | Op::Binary(_)
             | Op::Reduce { .. }
+            | Op::ArgMax { .. }
             | Op::Softmax { .. }
             | Op::Transpose { .. }
             | Op::Reshape { .. }

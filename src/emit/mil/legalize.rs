@@ -54,6 +54,13 @@ pub(super) fn legalize(op: &Op, args: &[(ValueId, &Fact)], fact: &Fact) -> Resul
             linear(args, &mut inputs)?;
             "linear"
         }
+        Op::MatMul => {
+            let (y, _) = *args.get(1).ok_or("it has one operand")?;
+            inputs.push(("y", Operand::Value(y)));
+            inputs.push(("transpose_x", Operand::Param(Param::Bool(false))));
+            inputs.push(("transpose_y", Operand::Param(Param::Bool(false))));
+            "matmul"
+        }
         Op::Unary(kind) => unary(*kind, x_fact, &mut inputs),
         Op::Binary(kind) => {
             let (y, _) = *args.get(1).ok_or("it has one operand")?;
@@ -64,6 +71,13 @@ pub(super) fn legalize(op: &Op, args: &[(ValueId, &Fact)], fact: &Fact) -> Resul
             inputs.push(("axes", ints([*axis])?));
             inputs.push(("keep_dims", Operand::Param(Param::Bool(true))));
             reduce(*kind)
+        }
+        Op::ArgMax { axis } => {
+            inputs.push(("axis", int(*axis)?));
+            inputs.push(("keep_dims", Operand::Param(Param::Bool(true))));
+            // The other choice, uint16, ends at 65,535.
+            inputs.push(("output_dtype", Operand::Param(Param::Text("int32"))));
+            "reduce_argmax"
         }
         Op::Softmax { axis } => {
             inputs.push(("axis", int(*axis)?));
@@ -142,6 +156,14 @@ fn unary(kind: Unary, x: &Fact, inputs: &mut Inputs) -> &'static str {
         Unary::Sigmoid => "sigmoid",
         Unary::Silu => "silu",
         Unary::Relu => "relu",
+        Unary::Gelu => {
+            inputs.push(("mode", Operand::Param(Param::Text("EXACT"))));
+            "gelu"
+        }
+        Unary::GeluTanh => {
+            inputs.push(("mode", Operand::Param(Param::Text("TANH_APPROXIMATION"))));
+            "gelu"
+        }
     }
 }
 

@@ -16,12 +16,25 @@ pub enum Unary {
     /// `x * sigmoid(x)`.
     Silu,
     Relu,
+    /// `x * (1 + erf(x / sqrt(2))) / 2`.
+    Gelu,
+    /// Its approximation `x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2`.
+    GeluTanh,
 }
 
 impl Unary {
     /// Every function, in declaration order.
-    pub const ALL: [Unary; 7] =
-        [Unary::Abs, Unary::Square, Unary::Rsqrt, Unary::Tanh, Unary::Sigmoid, Unary::Silu, Unary::Relu];
+    pub const ALL: [Unary; 9] = [
+        Unary::Abs,
+        Unary::Square,
+        Unary::Rsqrt,
+        Unary::Tanh,
+        Unary::Sigmoid,
+        Unary::Silu,
+        Unary::Relu,
+        Unary::Gelu,
+        Unary::GeluTanh,
+    ];
 
     /// Its name in text and census.
     pub const fn name(self) -> &'static str {
@@ -33,6 +46,8 @@ impl Unary {
             Unary::Sigmoid => "sigmoid",
             Unary::Silu => "silu",
             Unary::Relu => "relu",
+            Unary::Gelu => "gelu",
+            Unary::GeluTanh => "gelu_tanh",
         }
     }
 }

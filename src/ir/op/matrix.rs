@@ -1,6 +1,6 @@
-//! Products with a weight: linear layers and convolutions.
+//! Products: of two values, and with a weight in linear layers and convolutions.
 
-use super::{FactError, float, same_dtype};
+use super::{FactError, exactly, float, same_dtype};
 use crate::tensor::{Fact, Shape};
 
 /// Parameters of a convolution; one entry per spatial axis.
@@ -35,6 +35,19 @@ pub(super) fn linear(args: &[&Fact]) -> Result<Fact, FactError> {
     dims.pop();
     dims.push(*n);
     Ok(Fact { dtype: x.dtype, shape: Shape::new(dims) })
+}
+
+pub(super) fn matmul(args: &[&Fact]) -> Result<Fact, FactError> {
+    const OP: &str = "matmul";
+    let [x, y] = exactly(OP, "2", args)?;
+    float(OP, x)?;
+    same_dtype(OP, x, y)?;
+    match (x.shape.dims(), y.shape.dims()) {
+        ([lead @ .., m, k], [same @ .., rows, n]) if lead == same && k == rows => {
+            Ok(Fact { dtype: x.dtype, shape: Shape::new([lead, &[*m, *n]].concat()) })
+        }
+        _ => Err(FactError::Shapes { op: OP, first: x.shape.clone(), second: y.shape.clone() }),
+    }
 }
 
 pub(super) fn conv(spec: &ConvSpec, args: &[&Fact]) -> Result<Fact, FactError> {
@@ -103,6 +116,18 @@ mod tests {
         assert!(linear(&[&f(&[1, 7, 4]), &f(&[5, 3])]).is_err());
         assert!(linear(&[&f(&[1, 7, 3]), &f(&[5, 3]), &f(&[4])]).is_err());
         assert!(linear(&[&f(&[3]), &f(&[5, 3])]).is_err());
+    }
+
+    #[test]
+    fn matmul_shapes() {
+        assert_eq!(matmul(&[&f(&[1, 8, 5, 4]), &f(&[1, 8, 4, 7])]).unwrap(), f(&[1, 8, 5, 7]));
+        assert_eq!(matmul(&[&f(&[5, 4]), &f(&[4, 7])]).unwrap(), f(&[5, 7]));
+        for [x, y] in [[&[5, 4][..], &[3, 7]], [&[2, 5, 4], &[3, 4, 7]], [&[2, 5, 4], &[4, 7]], [&[4], &[4]]] {
+            assert!(matches!(matmul(&[&f(x), &f(y)]), Err(FactError::Shapes { .. })), "{x:?} {y:?}");
+        }
+        let half = Fact::new(DType::F16, [4, 7]);
+        assert!(matches!(matmul(&[&f(&[5, 4]), &half]), Err(FactError::MixedDType { .. })));
+        assert!(matches!(matmul(&[&f(&[5, 4])]), Err(FactError::Arity { .. })));
     }
 
     #[test]

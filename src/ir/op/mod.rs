@@ -29,6 +29,8 @@ pub enum Op {
     Conv(ConvSpec),
     /// `x [.., k]` times the transpose of `weight [n, k]`, plus an optional third operand `bias [n]`.
     Linear,
+    /// `x [.., m, k]` times `y [.., k, n]`, for each of the leading axes, which both have alike.
+    MatMul,
     /// A function of each element.
     Unary(Unary),
     /// A function of two elements, numpy broadcasting both ways.
@@ -37,6 +39,12 @@ pub enum Op {
     Reduce {
         /// What is computed over the axis.
         kind: Reduce,
+        /// The axis, from 0.
+        axis: usize,
+    },
+    /// Index of the largest element over one axis, as i32; of the first where several are equal. The axis stays with
+    /// extent 1.
+    ArgMax {
         /// The axis, from 0.
         axis: usize,
     },
@@ -88,9 +96,11 @@ impl Op {
             Op::Const(_) => "const",
             Op::Conv(_) => "conv",
             Op::Linear => "linear",
+            Op::MatMul => "matmul",
             Op::Unary(u) => u.name(),
             Op::Binary(b) => b.name(),
             Op::Reduce { kind, .. } => kind.name(),
+            Op::ArgMax { .. } => "argmax",
             Op::Softmax { .. } => "softmax",
             Op::Transpose { .. } => "transpose",
             Op::Reshape { .. } => "reshape",
@@ -111,9 +121,11 @@ impl Op {
             Op::Input(_) | Op::Const(_) => return Err(FactError::NoOperands { op: self.name() }),
             Op::Conv(spec) => matrix::conv(spec, args)?,
             Op::Linear => matrix::linear(args)?,
+            Op::MatMul => matrix::matmul(args)?,
             Op::Unary(u) => elementwise::unary(*u, args)?,
             Op::Binary(b) => elementwise::binary(*b, args)?,
             Op::Reduce { kind, axis } => reduce::reduce(*kind, *axis, args)?,
+            Op::ArgMax { axis } => reduce::argmax(*axis, args)?,
             Op::Softmax { axis } => reduce::softmax(*axis, args)?,
             Op::Transpose { perm } => shape::transpose(perm, args)?,
             Op::Reshape { shape } => shape::reshape(shape, args)?,

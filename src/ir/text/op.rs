@@ -12,11 +12,15 @@ pub(super) struct Parameters<'g>(pub &'g Op);
 impl Display for Parameters<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Op::Input(_) | Op::Const(_) | Op::Linear | Op::Unary(_) | Op::Binary(_) | Op::Dequantize => Ok(()),
+            Op::Input(_) | Op::Const(_) | Op::Linear | Op::MatMul | Op::Unary(_) | Op::Binary(_) | Op::Dequantize => {
+                Ok(())
+            }
             Op::Conv(ConvSpec { stride, pad, groups }) => {
                 write!(f, " stride={} pad={} groups={groups}", List(stride.iter()), pairs(pad))
             }
-            Op::Reduce { kind: _, axis } | Op::Softmax { axis } | Op::Concat { axis } => write!(f, " axis={axis}"),
+            Op::Reduce { kind: _, axis } | Op::ArgMax { axis } | Op::Softmax { axis } | Op::Concat { axis } => {
+                write!(f, " axis={axis}")
+            }
             Op::Transpose { perm } => write!(f, " perm={}", List(perm.iter())),
             Op::Reshape { shape } => write!(f, " shape={shape}"),
             Op::Slice { begin, end } => write!(f, " begin={} end={}", List(begin.iter()), List(end.iter())),
@@ -29,13 +33,14 @@ impl Display for Parameters<'_> {
 /// Reads the parameters of the op that `kind` is a sample of.
 pub(super) fn parameters(kind: Op, line: &mut Cursor<'_>) -> Result<Op, ParseError> {
     Ok(match kind {
-        Op::Linear | Op::Unary(_) | Op::Binary(_) | Op::Dequantize => kind,
+        Op::Linear | Op::MatMul | Op::Unary(_) | Op::Binary(_) | Op::Dequantize => kind,
         Op::Conv(_) => Op::Conv(ConvSpec {
             stride: line.parameter("stride", Cursor::counts)?,
             pad: line.parameter("pad", Cursor::pairs)?,
             groups: line.parameter("groups", Cursor::count)?,
         }),
         Op::Reduce { kind, .. } => Op::Reduce { kind, axis: axis(line)? },
+        Op::ArgMax { .. } => Op::ArgMax { axis: axis(line)? },
         Op::Softmax { .. } => Op::Softmax { axis: axis(line)? },
         Op::Concat { .. } => Op::Concat { axis: axis(line)? },
         Op::Transpose { .. } => Op::Transpose { perm: line.parameter("perm", Cursor::counts)? },
@@ -65,6 +70,8 @@ pub(super) fn samples() -> impl Iterator<Item = Op> {
     let plain = [
         Op::Conv(ConvSpec { stride: Vec::new(), pad: Vec::new(), groups: 1 }),
         Op::Linear,
+        Op::MatMul,
+        Op::ArgMax { axis: 0 },
         Op::Softmax { axis: 0 },
         Op::Transpose { perm: Vec::new() },
         Op::Reshape { shape: Shape::scalar() },

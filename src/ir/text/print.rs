@@ -36,9 +36,11 @@ fn computation(f: &mut fmt::Formatter<'_>, graph: &Graph, node: &Node) -> fmt::R
         Op::Const(id) => write!(f, "{name} {}", Spelling(graph.weight(*id))),
         op @ (Op::Conv(_)
         | Op::Linear
+        | Op::MatMul
         | Op::Unary(_)
         | Op::Binary(_)
         | Op::Reduce { .. }
+        | Op::ArgMax { .. }
         | Op::Softmax { .. }
         | Op::Transpose { .. }
         | Op::Reshape { .. }

@@ -23,6 +23,9 @@ pub(super) fn operation<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifte
         "maximum" => Op::Binary(Binary::Maximum),
         "minimum" => Op::Binary(Binary::Minimum),
         "identity" => return lifter.operand(op, "x"),
+        "matmul" => return matmul(lifter, op),
+        "gelu" => return gelu(lifter, op),
+        "reduce_argmax" => return argmax(lifter, op),
         "rsqrt" => return rsqrt(lifter, op),
         "clip" => return clip(lifter, op),
         "conv" => return conv(lifter, op),
@@ -65,6 +68,43 @@ fn rsqrt<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
         x = lifter.push(op, Op::Binary(Binary::Add), &[x, epsilon])?;
     }
     lifter.push(op, Op::Unary(Unary::Rsqrt), &[x])
+}
+
+/// A transposed operand becomes a transpose of its own.
+fn matmul<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
+    let mut side = |input, flipped| {
+        let x = lifter.operand(op, input)?;
+        let rank = lifter.fact(x).shape.rank();
+        if rank < 2 || !flag(lifter, op, flipped)? {
+            return Ok(x);
+        }
+        let mut perm: Vec<usize> = (0..rank).collect();
+        perm.swap(rank - 2, rank - 1);
+        lifter.push(op, Op::Transpose { perm }, &[x])
+    };
+    let (x, y) = (side("x", "transpose_x")?, side("y", "transpose_y")?);
+    lifter.push(op, Op::MatMul, &[x, y])
+}
+
+fn gelu<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
+    let x = lifter.operand(op, "x")?;
+    let kind = match lifter.text(op, "mode")?.unwrap_or("EXACT") {
+        "EXACT" => Unary::Gelu,
+        "TANH_APPROXIMATION" => Unary::GeluTanh,
+        other => return Err(form(format!("mode is {other}, expected EXACT or TANH_APPROXIMATION"))),
+    };
+    lifter.push(op, Op::Unary(kind), &[x])
+}
+
+fn argmax<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
+    let x = lifter.operand(op, "x")?;
+    let axis = one(lifter.ints(op, "axis")?.unwrap_or(vec![-1]), "axis")?;
+    let axis = axis_of(axis, lifter.fact(x).shape.rank())?;
+    if let Some(other) = lifter.text(op, "output_dtype")?.filter(|dtype| *dtype != "int32") {
+        return Err(form(format!("output_dtype is {other}, expected int32")));
+    }
+    let index = lifter.push(op, Op::ArgMax { axis }, &[x])?;
+    if flag(lifter, op, "keep_dims")? { Ok(index) } else { resize(lifter, op, index) }
 }
 
 fn clip<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
