@@ -4,3 +4,5 @@
 
 pub mod blocks;
 pub mod gemma_audio;
+pub mod reader;
+pub mod section;

@@ -130,7 +130,7 @@ impl Tower<'_> {
 
 /// RMSNorm over the tower's width by the weight `scope` keeps under that name.
 fn norm(b: &mut Builder, scope: &Scope<'_>, name: &str, x: ValueId, eps: f64) -> Authored<ValueId> {
-    let width = last_extent(b, x);
+    let width = blocks::last_extent(b, x);
     let weight = blocks::weight(scope, &format!("{name}.weight"), &[width])?;
     rms_norm(b, name, x, Some(weight), eps)
 }
@@ -222,8 +222,4 @@ fn gated(b: &mut Builder, x: ValueId, width: usize) -> Authored<ValueId> {
 fn convolve(b: &mut Builder, label: &str, spec: ConvSpec, x: ValueId, kernel: Weight) -> Authored<ValueId> {
     let kernel = b.constant(&format!("{label}.weight"), kernel);
     Ok(b.push(label, Op::Conv(spec), &[x, kernel])?)
-}
-
-fn last_extent(b: &Builder, x: ValueId) -> usize {
-    b.fact(x).shape.dims().last().copied().unwrap_or(1)
 }

@@ -1,5 +1,6 @@
 //! `config.json` of a checkpoint: the numbers the tower is built from, and what the static graph refuses.
 
+use crate::models::section::{self, ConfigError, Section};
 use serde_json::{Map, Value};
 
 /// Architectural numbers of the audio tower and `embed_audio`.
@@ -37,25 +38,8 @@ pub struct AudioConfig {
     pub assumed: Vec<String>,
 }
 
-/// A config that cannot be used. `file` is the config's name, `key` the path of the entry.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "file, key, found and expected are what they say")]
-pub enum ConfigError {
-    #[error("{file} is not JSON")]
-    Json { file: String, source: serde_json::Error },
-    #[error("{file} has no audio_config, so the checkpoint has no audio tower")]
-    NoAudio { file: String },
-    #[error("{file}: {key} is {found}, expected {expected}")]
-    Value { file: String, key: String, found: String, expected: String },
-    #[error("{file}: {key} is {found}, which a static graph cannot honour; it takes {expected}")]
-    Unsupported { file: String, key: String, found: String, expected: String },
-}
-
 /// Norms inside feed forwards and around attention keep this eps whatever the config says, as published.
 pub const FIXED_EPS: f64 = 1e-6;
-
-/// Largest width, channel or layer count taken from a config: far above any model, far below what would exhaust memory.
-const MAX_EXTENT: u64 = 1 << 17;
 
 /// Most layers a graph is authored for: each is some 280 ops.
 const MAX_LAYERS: usize = 256;
@@ -89,12 +73,12 @@ impl AudioConfig {
     /// # Errors
     /// Not JSON, no audio tower, an entry of another kind, or one that a static graph cannot honour.
     pub fn parse(text: &str, file: &str) -> Result<AudioConfig, ConfigError> {
-        let json: Value =
-            serde_json::from_str(text).map_err(|source| ConfigError::Json { file: file.into(), source })?;
+        let json = section::parse(text, file)?;
         let Some(audio) = json.get("audio_config").and_then(Value::as_object) else {
-            return Err(ConfigError::NoAudio { file: file.into() });
+            let (section, meaning) = ("audio_config", "the checkpoint has no audio tower");
+            return Err(ConfigError::NoSection { file: file.into(), section, meaning });
         };
-        let mut audio = Section { file, name: "audio_config", map: audio, assumed: Vec::new() };
+        let mut audio = Section::new(file, "audio_config", audio);
         let published = Self::embedding_gemma2();
         let config = AudioConfig {
             hidden: audio.count("hidden_size", published.hidden)?,
@@ -113,7 +97,7 @@ impl AudioConfig {
             model_type: json.get("model_type").and_then(Value::as_str).map(Into::into),
             assumed: Vec::new(),
         };
-        audio.honour(&config)?;
+        honour(&audio, &config)?;
         Ok(AudioConfig { assumed: audio.assumed, ..config })
     }
 
@@ -140,117 +124,59 @@ impl AudioConfig {
 fn text_hidden(json: &Value, file: &str) -> Result<usize, ConfigError> {
     let empty = Map::new();
     let map = json.get("text_config").and_then(Value::as_object).unwrap_or(&empty);
-    let mut text = Section { file, name: "text_config", map, assumed: Vec::new() };
+    let mut text = Section::new(file, "text_config", map);
     match map.get("hidden_size") {
         Some(value) if !value.is_null() => text.count("hidden_size", 0),
         Some(_) | None => Err(text.wrong("hidden_size", "absent".into(), "the width of the text model")),
     }
 }
 
-/// One object of the config, with the default of every key it lacks noted.
-struct Section<'a> {
-    file: &'a str,
-    name: &'a str,
-    map: &'a Map<String, Value>,
-    assumed: Vec<String>,
-}
-
-impl Section<'_> {
-    fn get(&mut self, key: &str) -> Option<&Value> {
-        let value = self.map.get(key).filter(|v| !v.is_null());
-        if value.is_none() {
-            self.assumed.push(format!("{}.{key}", self.name));
-        }
-        value
+/// Refuses by name what the graph has no form for.
+fn honour(audio: &Section<'_>, config: &AudioConfig) -> Result<(), ConfigError> {
+    let refuse = |key, found, expected: &str| Err(audio.unsupported(key, found, expected));
+    match audio.raw("hidden_act") {
+        None => {}
+        Some(Value::String(act)) if act == "silu" || act == "swish" => {}
+        Some(other) => return refuse("hidden_act", other.to_string(), "\"silu\""),
     }
-
-    fn wrong(&self, key: &str, found: String, expected: &str) -> ConfigError {
-        let key = format!("{}.{key}", self.name);
-        ConfigError::Value { file: self.file.into(), key, found, expected: expected.into() }
+    match audio.raw("attention_context_right") {
+        None => {}
+        Some(right) if right.as_u64() == Some(0) => {}
+        Some(right) => return refuse("attention_context_right", right.to_string(), "0 (causal)"),
     }
-
-    fn count(&mut self, key: &str, default: usize) -> Result<usize, ConfigError> {
-        let Some(value) = self.get(key).cloned() else { return Ok(default) };
-        match value.as_u64() {
-            Some(n) if (1..=MAX_EXTENT).contains(&n) => Ok(n as usize),
-            _ => Err(self.wrong(key, value.to_string(), &format!("a whole number from 1 to {MAX_EXTENT}"))),
-        }
+    // Masked keys get weight 0 here, so the published value must leave them none either: with logits capped, one
+    // of -1e4 and below does.
+    match audio.raw("attention_invalid_logits_value") {
+        None => {}
+        Some(value) if value.as_f64().is_some_and(|v| v <= -1e4) => {}
+        Some(value) => return refuse("attention_invalid_logits_value", value.to_string(), "-1e4 or less"),
     }
-
-    fn number(&mut self, key: &str, default: f64) -> Result<f64, ConfigError> {
-        let Some(value) = self.get(key).cloned() else { return Ok(default) };
-        match value.as_f64() {
-            Some(x) if x.is_finite() && x > 0.0 => Ok(x),
-            _ => Err(self.wrong(key, value.to_string(), "a positive number")),
-        }
+    // The published clamp against exploding values; at 65504 and above it changes no finite fp16 value.
+    match audio.raw("gradient_clipping") {
+        None => {}
+        Some(clip) if clip.as_f64().is_some_and(|c| c >= 65504.0) => {}
+        Some(clip) => return refuse("gradient_clipping", clip.to_string(), "65504 or more"),
     }
-
-    fn flag(&mut self, key: &str, default: bool) -> Result<bool, ConfigError> {
-        let Some(value) = self.get(key).cloned() else { return Ok(default) };
-        value.as_bool().ok_or_else(|| self.wrong(key, value.to_string(), "true or false"))
+    if !config.hidden.is_multiple_of(config.heads) {
+        let expected = format!("a divisor of hidden_size {}", config.hidden);
+        return Err(audio.wrong("num_attention_heads", config.heads.to_string(), &expected));
     }
-
-    fn pair(&mut self, key: &str, default: [usize; 2]) -> Result<[usize; 2], ConfigError> {
-        let Some(value) = self.get(key).cloned() else { return Ok(default) };
-        let counts = value.as_array().map(|items| {
-            items.iter().filter_map(Value::as_u64).filter(|n| (1..=MAX_EXTENT).contains(n)).collect::<Vec<_>>()
-        });
-        match (counts.as_deref(), value.as_array().map(Vec::len)) {
-            (Some([a, b]), Some(2)) => Ok([*a as usize, *b as usize]),
-            _ => Err(self.wrong(key, value.to_string(), &format!("two whole numbers from 1 to {MAX_EXTENT}"))),
+    if !config.hidden.is_multiple_of(2) {
+        return refuse("hidden_size", config.hidden.to_string(), "an even width (sinusoid halves)");
+    }
+    for (key, found, most) in [
+        ("num_hidden_layers", config.layers, MAX_LAYERS),
+        ("attention_context_left", config.context_left, MAX_CONTEXT),
+        ("conv_kernel_size", config.conv_kernel, MAX_CONTEXT),
+    ] {
+        if found > most {
+            return refuse(key, found.to_string(), &format!("at most {most}"));
         }
     }
-
-    /// Refuses by name what the graph has no form for.
-    fn honour(&mut self, config: &AudioConfig) -> Result<(), ConfigError> {
-        let refuse = |key: &str, found: String, expected: &str| {
-            let key = format!("{}.{key}", self.name);
-            Err(ConfigError::Unsupported { file: self.file.into(), key, found, expected: expected.into() })
-        };
-        match self.map.get("hidden_act") {
-            None => {}
-            Some(Value::String(act)) if act == "silu" || act == "swish" => {}
-            Some(other) => return refuse("hidden_act", other.to_string(), "\"silu\""),
-        }
-        match self.map.get("attention_context_right") {
-            None => {}
-            Some(right) if right.as_u64() == Some(0) => {}
-            Some(right) => return refuse("attention_context_right", right.to_string(), "0 (causal)"),
-        }
-        // Masked keys get weight 0 here, so the published value must leave them none either: with logits capped, one
-        // of -1e4 and below does.
-        match self.map.get("attention_invalid_logits_value") {
-            None => {}
-            Some(value) if value.as_f64().is_some_and(|v| v <= -1e4) => {}
-            Some(value) => return refuse("attention_invalid_logits_value", value.to_string(), "-1e4 or less"),
-        }
-        // The published clamp against exploding values; at 65504 and above it changes no finite fp16 value.
-        match self.map.get("gradient_clipping") {
-            None => {}
-            Some(clip) if clip.as_f64().is_some_and(|c| c >= 65504.0) => {}
-            Some(clip) => return refuse("gradient_clipping", clip.to_string(), "65504 or more"),
-        }
-        if !config.hidden.is_multiple_of(config.heads) {
-            let expected = format!("a divisor of hidden_size {}", config.hidden);
-            return Err(self.wrong("num_attention_heads", config.heads.to_string(), &expected));
-        }
-        if !config.hidden.is_multiple_of(2) {
-            return refuse("hidden_size", config.hidden.to_string(), "an even width (sinusoid halves)");
-        }
-        for (key, found, most) in [
-            ("num_hidden_layers", config.layers, MAX_LAYERS),
-            ("attention_context_left", config.context_left, MAX_CONTEXT),
-            ("conv_kernel_size", config.conv_kernel, MAX_CONTEXT),
-        ] {
-            if found > most {
-                return refuse(key, found.to_string(), &format!("at most {most}"));
-            }
-        }
-        if config.context_left < 2 {
-            return refuse("attention_context_left", config.context_left.to_string(), "2 or more (one key)");
-        }
-        Ok(())
+    if config.context_left < 2 {
+        return refuse("attention_context_left", config.context_left.to_string(), "2 or more (one key)");
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod config;
 pub use author::{AuthorReport, Authored, author, end_of_layer};
 pub use buckets::{BadBuckets, Buckets};
 pub use clip::DroppedBound;
-pub use config::{AudioConfig, ConfigError};
+pub use config::AudioConfig;
 
 /// Mel bins of one feature frame: what the published extractor makes.
 pub const MEL_BINS: usize = 128;

@@ -16,7 +16,7 @@ use crate::emit::mil::{Description, MilError};
 use crate::files::{FolderLock, Replacement};
 use crate::ir::{Graph, print};
 use crate::models::blocks::AuthorError;
-use crate::models::gemma_audio::ConfigError;
+use crate::models::section::ConfigError;
 use crate::passes::{Precision, PrecisionError, PrecisionReport, SplitError, precision};
 use crate::provenance::{Artefact, Check, NotRun, RECORD_VERSION, Record, SourceRecord, Tool, needs_a_device};
 use crate::tensor::WeightSource;
