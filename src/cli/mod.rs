@@ -3,6 +3,7 @@
 //! stdout is the result, a short table or exactly one JSON object; stderr is progress and log. Level 9.
 
 mod compile;
+mod converted;
 mod destination;
 mod diff;
 mod doctor;
@@ -10,6 +11,7 @@ mod encoder;
 mod failure;
 mod inspect;
 mod progress;
+mod reader;
 mod regions;
 mod run;
 mod strip;
@@ -56,6 +58,7 @@ enum Command {
     Doctor(doctor::Opts),
     Encoder(encoder::Opts),
     Inspect(inspect::Opts),
+    Reader(reader::Opts),
     Regions(regions::Opts),
     Run(run::Opts),
     Strip(strip::Opts),
@@ -108,6 +111,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
         Command::Doctor(opts) => doctor::run(opts),
         Command::Encoder(opts) => encoder::run(opts, &cli.common),
         Command::Inspect(opts) => inspect::run(opts),
+        Command::Reader(opts) => reader::run(opts, &cli.common),
         Command::Regions(opts) => regions::run(opts),
         Command::Run(opts) => run::run(opts, &cli.common),
         Command::Strip(opts) => strip::run(opts, &cli.common),

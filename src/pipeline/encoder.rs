@@ -1,17 +1,15 @@
 //! The encoder job: checkpoint or seed to one package, or to a front and a body, with a function for each bucket.
 
-use super::origin::SourceFiles;
+use super::origin::{SourceFiles, config_text};
 use super::package::{Function, Job, Plan, package};
 use super::{Converted, Destination, Origin, PipelineError, Progress};
 use crate::checkpoint::{Checkpoint, Ledger};
 use crate::emit::mil::Description;
-use crate::files;
 use crate::models::gemma_audio::{AudioConfig, Bucket, Buckets, author, end_of_layer};
 use crate::passes::{Precision, Split, split};
 use crate::tensor::WeightSource;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// What to convert, and how.
@@ -102,10 +100,7 @@ pub fn encoder(
 }
 
 fn read_config(path: &Path) -> Result<AudioConfig, PipelineError> {
-    let at = |source| PipelineError::ConfigFile { path: path.into(), source };
-    let text = files::read(path, files::TEXT_MAX).map_err(at)?;
-    let text = String::from_utf8(text).map_err(|e| at(io::Error::new(io::ErrorKind::InvalidData, e)))?;
-    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let (text, name) = config_text(path)?;
     Ok(AudioConfig::parse(&text, &name)?)
 }
 

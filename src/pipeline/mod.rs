@@ -9,6 +9,7 @@ mod encoder;
 mod inspect;
 mod origin;
 mod package;
+mod reader;
 mod regions;
 mod run;
 mod strip;
@@ -21,6 +22,7 @@ pub use inspect::{
 };
 pub use origin::Origin;
 pub use package::{Converted, Destination, FunctionReport, GraphFigures, PipelineError, Writer};
+pub use reader::{ReaderOptions, ReaderOrigin, reader};
 pub use regions::{Host, Regions, RegionsError, regions};
 pub use run::{Ran, RunError, RunOptions, Runtime, run};
 pub use strip::{Look, StripError, StripOptions, Stripped, strip};

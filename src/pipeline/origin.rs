@@ -4,8 +4,10 @@ use super::PipelineError;
 use super::Progress;
 use crate::checkpoint::Checkpoint;
 use crate::digest::Digest;
+use crate::files;
 use crate::provenance::{SourceFile, SourceRecord};
 use crate::tensor::{Fact, SourceError, WeightSource};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where weights come from.
@@ -15,6 +17,18 @@ pub enum Origin {
     Checkpoint(PathBuf),
     /// Seeded values of the shapes the config asks for.
     Synthetic(u64),
+}
+
+/// The text of a config, and its name for messages.
+///
+/// # Errors
+/// It cannot be read, or is no UTF-8.
+pub fn config_text(path: &Path) -> Result<(String, String), PipelineError> {
+    let at = |source| PipelineError::ConfigFile { path: path.into(), source };
+    let text = files::read(path, files::TEXT_MAX).map_err(at)?;
+    let text = String::from_utf8(text).map_err(|e| at(io::Error::new(io::ErrorKind::InvalidData, e)))?;
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok((text, name))
 }
 
 /// The source's record without its digests, and the files they belong to.
@@ -30,6 +44,11 @@ impl SourceFiles {
     pub fn checkpoint(checkpoint: &Checkpoint, config: &Path) -> SourceFiles {
         let files = checkpoint.files().iter().map(|f| f.to_path_buf()).chain(Some(config.to_path_buf())).collect();
         SourceFiles { kind: "checkpoint", revision: checkpoint.revision().map(Into::into), seed: None, files }
+    }
+
+    /// Several weight files, with the config and the texts beside them, in the record's order.
+    pub fn of(files: Vec<PathBuf>) -> SourceFiles {
+        SourceFiles { kind: "checkpoint", revision: None, seed: None, files }
     }
 
     /// Seeded weights, and the config file if there was one.
@@ -48,7 +67,7 @@ impl SourceFiles {
             let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
             Ok(SourceFile { name, sha256, bytes })
         };
-        let files = self.files.iter().map(file).collect::<std::io::Result<Vec<_>>>();
+        let files = self.files.iter().map(file).collect::<io::Result<Vec<_>>>();
         Ok(SourceRecord {
             kind: self.kind,
             revision: self.revision.clone(),
@@ -77,7 +96,7 @@ impl WeightSource for Counted<'_> {
 
     fn read(&self, name: &str, offset: u64, out: &mut [u8]) -> Result<(), SourceError> {
         if self.progress.stopped() {
-            let source = std::io::ErrorKind::Interrupted.into();
+            let source = io::ErrorKind::Interrupted.into();
             return Err(SourceError::Io { tensor: name.into(), place: self.place(name), source });
         }
         self.inner.read(name, offset, out)?;

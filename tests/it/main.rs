@@ -19,6 +19,7 @@ mod headroom;
 mod layering;
 mod precision;
 mod python;
+mod reader;
 mod regions;
 mod strip;
 mod tools;

@@ -7,7 +7,10 @@ mod author;
 mod config;
 
 pub use author::{AuthorReport, TABLE, author};
-pub use config::{BlankInput, ConfigFiles, Gelu, Guess, Guesses, Names, Qkv, ReaderConfig, RotaryLayout};
+pub use config::{
+    BlankInput, ConfigFiles, Gelu, Guess, Guesses, Names, Qkv, RELEASE_NAME, ReaderConfig, RotaryLayout,
+    is_release_name,
+};
 
 /// Longest reader in soft tokens: what the longest bucket of the encoder gives.
 pub const MAX_TOKENS: usize = 4096;

@@ -9,13 +9,14 @@ use super::Progress;
 use super::origin::SourceFiles;
 use crate::analysis::{self, Census, WeightReport};
 use crate::bundle::{self, AiModelReadBackError, Outcome, PublishError, ReadBackError, Replace, Stage};
-use crate::checkpoint::CheckpointError;
+use crate::checkpoint::{CheckpointError, UnitRowsError};
 use crate::digest::Digest;
 use crate::emit::coreai::{self, BridgeError, CoreAiError};
 use crate::emit::mil::{Description, MilError};
 use crate::files::{FolderLock, Replacement};
 use crate::ir::{Graph, print};
 use crate::models::blocks::AuthorError;
+use crate::models::reader::WordsError;
 use crate::models::section::ConfigError;
 use crate::passes::{Precision, PrecisionError, PrecisionReport, SplitError, precision};
 use crate::provenance::{Artefact, Check, NotRun, RECORD_VERSION, Record, SourceRecord, Tool, needs_a_device};
@@ -62,6 +63,12 @@ pub enum PipelineError {
     Io(io::Error),
     #[error("no config.json beside {}; give one with --config", checkpoint.display())]
     NoConfig { checkpoint: PathBuf },
+    #[error(transparent)]
+    Words(#[from] WordsError),
+    #[error(transparent)]
+    UnitRows(#[from] UnitRowsError),
+    #[error("{} has no {key}; name the file there or with {option}", config.display())]
+    NoReaderFile { config: PathBuf, key: &'static str, option: &'static str },
     #[error("{} cannot be read", path.display())]
     ConfigFile { path: PathBuf, source: io::Error },
     #[error("interrupted; nothing was published")]
