@@ -3,6 +3,7 @@
     python scripts/reader_inputs.py        # torch==2.11.0, numpy==2.4.6, safetensors==0.8.0; Python 3.11
 
 state.safetensors holds the tensors of state.pt, nested.safetensors those of nested.pt and nested_protocol4.pt.
+Two runs give the same bytes but for legacy.pt, which names its storage by an address.
 The values are small whole numbers and halves, so that every dtype holds them exactly.
 """
 import io
@@ -91,6 +92,7 @@ def pytorch():
     attributed.note = "kept by torch, passed over here"
     save("parameter.pt", {"weight": attributed})
     save("tensor.pt", ramp(2, 3))
+    save("table.pt", {"table": ramp(2, 3), "scale": ramp(1)})
     save("float8.pt", {"weight": ramp(2, 3, dtype=torch.float8_e4m3fn), "bias": ramp(2)})
     # Bad ones.
     save("transposed.pt", {"weight": ramp(2, 3).T})

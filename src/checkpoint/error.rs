@@ -61,4 +61,10 @@ pub enum CheckpointError {
     Absent { index: String, shard: String, tensor: String },
     #[error("tensor {tensor} is in both {first} and {second}")]
     Twice { tensor: String, first: String, second: String },
+    #[error("{file} has no tensor {tensor}; it has {}{}", .names.join(", "), and_more(*.more))]
+    NotSole { file: String, tensor: String, names: Vec<String>, more: usize },
+}
+
+fn and_more(count: usize) -> String {
+    if count == 0 { String::new() } else { format!(" and {count} more") }
 }

@@ -7,20 +7,24 @@
 mod error;
 mod file;
 mod format;
+mod joined;
 mod locate;
 mod open;
 mod scope;
 mod synthetic;
 #[cfg(test)]
 mod tests;
+mod unit_rows;
 mod write;
 
 pub use error::CheckpointError;
 pub use format::UNNAMED;
 pub use format::npy::NpyError;
 pub use format::pytorch::PyTorchError;
+pub use joined::{Joined, sole_tensor};
 pub use locate::{LocateEnv, NotFound, locate};
 pub use open::Checkpoint;
 pub use scope::{Consumption, Ledger, Scalar, Scope, ScopeError, Tensor};
 pub use synthetic::Synthetic;
+pub use unit_rows::{UnitRowsError, check_unit_rows};
 pub use write::{Named, write_safetensors};

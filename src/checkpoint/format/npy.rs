@@ -25,23 +25,21 @@ pub enum NpyError {
     Version { major: u8, minor: u8 },
     #[error("says its header is {header} bytes long; at most {MAX_HEADER} are read")]
     HeaderTooLong { header: u64 },
-    #[error("its header has {found} at byte {at}, expected {expected}")]
+    #[error("has {found} at byte {at} of its header, expected {expected}")]
     Header { at: usize, found: String, expected: &'static str },
-    #[error("its header lacks {key}")]
+    #[error("lacks {key} in its header")]
     Lacks { key: &'static str },
-    #[error("its header gives {key} twice")]
+    #[error("has {key} twice in its header")]
     Twice { key: &'static str },
-    #[error("its numbers are big-endian ({descr}); save them with .astype({little:?})")]
+    #[error("has big-endian numbers ({descr}); save them with .astype({little:?})")]
     BigEndian { descr: String, little: String },
-    #[error(
-        "its values are raw pairs of bytes ({descr}), as bfloat16 is saved; save float32, or bfloat16 as safetensors"
-    )]
+    #[error("has raw pairs of bytes ({descr}), as bfloat16 is saved; save float32, or bfloat16 as safetensors")]
     Raw { descr: String },
-    #[error("its values are {descr}, expected floats of 2, 4 or 8 bytes, integers or booleans")]
+    #[error("has values of type {descr}, expected floats of 2, 4 or 8 bytes, integers or booleans")]
     Values { descr: String },
     #[error("is in column-major order (fortran_order); save numpy.ascontiguousarray of it")]
     Fortran,
-    #[error("its array of shape {shape} is larger than any file")]
+    #[error("has an array of shape {shape}, which is larger than any file")]
     TooLarge { shape: Shape },
     #[error("has {found} bytes of data, expected {expected} for {fact}")]
     Size { found: u64, expected: u64, fact: Fact },

@@ -4,6 +4,7 @@ use super::PyTorchError;
 use crate::checkpoint::CheckpointError;
 use crate::checkpoint::format::Input;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::BufReader;
 use std::ops::Range;
 use zip::result::ZipError;
@@ -53,8 +54,7 @@ impl Archive {
     pub fn open(input: &Input<'_>) -> Result<Archive, CheckpointError> {
         let refuse =
             |why: ArchiveError| CheckpointError::PyTorch { file: input.name.into(), why: PyTorchError::from(why) };
-        let members = members(input).map_err(refuse)?;
-        let root = root(&members).map_err(refuse)?.to_string();
+        let (root, members) = members(input).map_err(refuse)?;
         let member = |name: &str| members.get(&format!("{root}{name}")).cloned();
         if let Some(order) = member("byteorder") {
             let found = input.bytes(order.start, (order.end - order.start).min(16) as usize)?;
@@ -94,37 +94,53 @@ impl Archive {
     }
 }
 
-/// Every member with its place. Each lies in the file as it is.
-fn members(input: &Input<'_>) -> Result<BTreeMap<String, Range<u64>>, ArchiveError> {
+/// Opens the archive and reads its directory: the folder that all members are in, with its slash, and each member's
+/// place.
+fn members(input: &Input<'_>) -> Result<(String, BTreeMap<String, Range<u64>>), ArchiveError> {
     let mut archive = ZipArchive::new(BufReader::new(input.file)).map_err(ArchiveError::Zip)?;
+    let names = archive.file_names().map(|name| Ok(name?.into_owned())).collect::<Result<Vec<String>, _>>();
+    let names = names.map_err(ArchiveError::Zip)?;
+    let root = root(&names)?.to_string();
     let mut members = BTreeMap::new();
-    for i in 0..archive.len() {
-        let file = archive.by_index_raw(i).map_err(ArchiveError::Zip)?;
-        let member = file.name().map_err(ArchiveError::Zip)?.into_owned();
-        if file.encrypted() {
-            return Err(ArchiveError::Packed { member, state: "encrypted" });
-        }
-        if file.compression() != CompressionMethod::Stored || file.size() != file.compressed_size() {
-            return Err(ArchiveError::Packed { member, state: "compressed" });
-        }
-        let begin = file.data_start().unwrap_or(u64::MAX);
-        let end = begin.saturating_add(file.size());
-        if end > input.len {
-            return Err(ArchiveError::Beyond { member, begin, end, len: input.len });
-        }
-        if members.insert(member.clone(), begin..end).is_some() {
+    for (i, member) in names.into_iter().enumerate() {
+        let place = place(&mut archive, i, &member, input.len)?;
+        if members.insert(member.clone(), place).is_some() {
             return Err(ArchiveError::Twice { member });
         }
     }
+    // The directory keeps one of two members whose names are the same bytes.
     if archive.has_duplicate_names() {
         return Err(ArchiveError::Twice { member: "a member".into() });
     }
-    Ok(members)
+    Ok((root, members))
 }
 
-/// The folder that all members are in, with its slash.
-fn root(members: &BTreeMap<String, Range<u64>>) -> Result<&str, ArchiveError> {
-    let roots: Vec<&str> = members.keys().filter_map(|m| m.strip_suffix("data.pkl")).filter(slash).collect();
+/// Where member `i` lies in the file, as it is.
+fn place(
+    archive: &mut ZipArchive<BufReader<&File>>,
+    i: usize,
+    member: &str,
+    len: u64,
+) -> Result<Range<u64>, ArchiveError> {
+    let file = archive.by_index_raw(i).map_err(ArchiveError::Zip)?;
+    let packed = |state| ArchiveError::Packed { member: member.into(), state };
+    if file.encrypted() {
+        return Err(packed("encrypted"));
+    }
+    if file.compression() != CompressionMethod::Stored || file.size() != file.compressed_size() {
+        return Err(packed("compressed"));
+    }
+    let begin = file.data_start().unwrap_or(u64::MAX);
+    let end = begin.saturating_add(file.size());
+    if end > len {
+        return Err(ArchiveError::Beyond { member: member.into(), begin, end, len });
+    }
+    Ok(begin..end)
+}
+
+/// The folder that holds `data.pkl`, with its slash; of a state dict, not of a module with its code.
+fn root(names: &[String]) -> Result<&str, ArchiveError> {
+    let roots: Vec<&str> = names.iter().filter_map(|m| m.strip_suffix("data.pkl")).filter(slash).collect();
     let root = match &roots[..] {
         [] => return Err(ArchiveError::NoPickle),
         [one] => *one,
@@ -133,7 +149,7 @@ fn root(members: &BTreeMap<String, Range<u64>>) -> Result<&str, ArchiveError> {
         }
     };
     let code = |m: &&String| m.strip_prefix(root).is_some_and(|m| m == "constants.pkl" || m.starts_with("code/"));
-    match members.keys().find(code) {
+    match names.iter().find(code) {
         Some(member) => Err(ArchiveError::TorchScript { member: member.clone() }),
         None => Ok(root),
     }

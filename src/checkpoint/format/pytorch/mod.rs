@@ -39,7 +39,7 @@ pub enum PyTorchError {
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     /// The pickle in it.
-    #[error("data.pkl {0}")]
+    #[error("has a data.pkl that {0}")]
     Pickle(#[from] PickleError),
     /// What the pickle describes.
     #[error(transparent)]

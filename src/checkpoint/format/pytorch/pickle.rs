@@ -90,7 +90,7 @@ impl Value<'_> {
     /// What it is, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
-            Value::Other => "a value that is none of ours",
+            Value::Other => "None or a float",
             Value::Bool(_) => "a boolean",
             Value::Int(_) => "an integer",
             Value::Text(_) => "a text",

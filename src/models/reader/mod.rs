@@ -1,0 +1,3 @@
+//! The word reader: for every sound token the nearest word of a fixed list.
+
+pub mod words;
