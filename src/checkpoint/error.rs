@@ -1,5 +1,7 @@
 //! Everything that can be wrong with a checkpoint on disk.
 
+use super::format::npy::NpyError;
+use super::format::pytorch::PyTorchError;
 use crate::tensor::Shape;
 use std::io;
 use std::path::PathBuf;
@@ -22,7 +24,10 @@ pub enum CheckpointError {
     HeaderBeyondFile { file: String, header: u64, len: u64 },
     #[error("{file} is a Git LFS pointer, not the file it points to; fetch it with `git lfs pull`")]
     LfsPointer { file: String },
-    #[error("{file} says its header is {header} bytes long; the format allows {max}")]
+    #[error(
+        "{file} says its header is {header} bytes long; the format allows {max}: it is neither safetensors nor, by its \
+         first bytes, a PyTorch archive or .npy"
+    )]
     HeaderTooLong { file: String, header: u64, max: u64 },
     #[error("the header of {file} is not UTF-8 from byte {at} on")]
     NotUtf8 { file: String, at: usize },
@@ -42,6 +47,10 @@ pub enum CheckpointError {
     Truncated { file: String, found: u64, expected: u64 },
     #[error("{file} has {found} bytes of data, expected {expected}: bytes trail behind the last tensor")]
     Trailing { file: String, found: u64, expected: u64 },
+    #[error("{file} {why}")]
+    PyTorch { file: String, why: PyTorchError },
+    #[error("{file} {why}")]
+    Npy { file: String, why: NpyError },
     #[error("{index} is not an index of shards")]
     Index { index: String, source: serde_json::Error },
     #[error("{index} names the shard {shard:?}, expected a file name inside its own folder")]
@@ -52,4 +61,10 @@ pub enum CheckpointError {
     Absent { index: String, shard: String, tensor: String },
     #[error("tensor {tensor} is in both {first} and {second}")]
     Twice { tensor: String, first: String, second: String },
+    #[error("{file} has no tensor {tensor}; it has {}{}", .names.join(", "), and_more(*.more))]
+    NotSole { file: String, tensor: String, names: Vec<String>, more: usize },
+}
+
+fn and_more(count: usize) -> String {
+    if count == 0 { String::new() } else { format!(" and {count} more") }
 }

@@ -1,4 +1,4 @@
-//! Published weights on disk: safetensors files and shards, where to look for them, and the ledger of what was read.
+//! Published weights on disk: weight files in any of three formats, shards, where to look for them, and the ledger of what was read.
 //!
 //! Level 1: a [`Checkpoint`] is a [`WeightSource`](crate::tensor::WeightSource). Values are read by position, not
 //! through a memory map: a file cut short under a map ends the process with a signal instead of an error, and every page
@@ -6,18 +6,25 @@
 
 mod error;
 mod file;
-mod header;
+mod format;
+mod joined;
 mod locate;
 mod open;
 mod scope;
 mod synthetic;
 #[cfg(test)]
 mod tests;
+mod unit_rows;
 mod write;
 
 pub use error::CheckpointError;
+pub use format::UNNAMED;
+pub use format::npy::NpyError;
+pub use format::pytorch::PyTorchError;
+pub use joined::{Joined, sole_tensor};
 pub use locate::{LocateEnv, NotFound, locate};
 pub use open::Checkpoint;
 pub use scope::{Consumption, Ledger, Scalar, Scope, ScopeError, Tensor};
 pub use synthetic::Synthetic;
+pub use unit_rows::{UnitRowsError, check_unit_rows};
 pub use write::{Named, write_safetensors};

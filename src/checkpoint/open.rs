@@ -1,7 +1,7 @@
 //! A checkpoint: one file, a folder of shards with their index, or a Hugging Face snapshot of either.
 
 use super::file::Shard;
-use super::{CheckpointError, header::Entry};
+use super::{CheckpointError, format::Entry};
 use crate::files;
 use crate::tensor::{Fact, SourceError, WeightSource};
 use serde::Deserialize;
@@ -24,7 +24,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens a `.safetensors` file, a folder that holds one or an index of shards, or a Hugging Face repository folder.
+    /// Opens a weight file (safetensors, a state dict of `torch.save`, or an array of numpy), a folder that holds
+    /// `model.safetensors` or an index of shards, or a Hugging Face repository folder.
     ///
     /// # Errors
     /// Nothing usable is there, or a file is malformed; the message names it.
@@ -47,7 +48,10 @@ impl Checkpoint {
         }
     }
 
-    /// Opens one safetensors file.
+    /// Opens one weight file, whose first bytes tell its format.
+    ///
+    /// A state dict's nested dicts give dotted names. A tensor without a name, of a `.npy` or saved alone by
+    /// `torch.save`, is called [`UNNAMED`](super::UNNAMED).
     ///
     /// # Errors
     /// It cannot be read or is malformed.
@@ -145,7 +149,7 @@ impl WeightSource for Checkpoint {
 
     fn stretch(&self, name: &str) -> Option<(PathBuf, u64)> {
         let (shard, entry) = self.entry(name)?;
-        Some((std::path::absolute(&shard.path).ok()?, shard.offset(entry.begin)))
+        Some((std::path::absolute(&shard.path).ok()?, entry.begin))
     }
 
     fn place(&self, name: &str) -> String {

@@ -54,7 +54,7 @@ fn a_good_file_is_read() {
 fn files_cut_short_or_too_long() {
     insta::assert_snapshot!(refusal(open_bytes(b"")), @"model.safetensors is 0 bytes long, too short for the length of a safetensors header (8 bytes)");
     insta::assert_snapshot!(refusal(open_bytes(&200u64.to_le_bytes())), @"model.safetensors says its header is 200 bytes long, but the file has 8; it is cut short or not safetensors");
-    insta::assert_snapshot!(refusal(open_bytes(&u64::MAX.to_le_bytes())), @"model.safetensors says its header is 18446744073709551615 bytes long; the format allows 100000000");
+    insta::assert_snapshot!(refusal(open_bytes(&u64::MAX.to_le_bytes())), @"model.safetensors says its header is 18446744073709551615 bytes long; the format allows 100000000: it is neither safetensors nor, by its first bytes, a PyTorch archive or .npy");
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1225047384\n";
     insta::assert_snapshot!(refusal(open_bytes(pointer)), @"model.safetensors is a Git LFS pointer, not the file it points to; fetch it with `git lfs pull`");
     insta::assert_snapshot!(refusal(open_header(GOOD, 11)), @"model.safetensors has 11 bytes of data, expected 12: it is cut short");

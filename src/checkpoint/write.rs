@@ -1,6 +1,6 @@
 //! Writes a safetensors file, tensor after tensor.
 
-use super::header::{LENGTH_BYTES, spelling};
+use super::format::safetensors::{LENGTH_BYTES, spelling};
 use crate::tensor::Fact;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};

@@ -5,12 +5,14 @@
 
 mod author;
 mod config;
+mod words;
 
 pub use author::{AuthorReport, TABLE, author};
 pub use config::{
     BlankInput, ConfigFiles, Gelu, Guess, Guesses, Names, Qkv, RELEASE_NAME, ReaderConfig, RotaryLayout,
     is_release_name,
 };
+pub use words::{Words, WordsError};
 
 /// Longest reader in soft tokens: what the longest bucket of the encoder gives.
 pub const MAX_TOKENS: usize = 4096;

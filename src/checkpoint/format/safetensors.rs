@@ -1,6 +1,7 @@
-//! The header of a safetensors file: `u64` length, JSON, then data without holes.
+//! safetensors: `u64` length, a JSON header of that length, then data without holes.
 
-use super::CheckpointError;
+use super::{Entries, Entry, Input};
+use crate::checkpoint::CheckpointError;
 use crate::tensor::{DType, Fact, Shape};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
@@ -11,22 +12,7 @@ use std::fmt;
 pub const LENGTH_BYTES: u64 = 8;
 
 /// Longest header the format allows.
-pub const MAX_HEADER: u64 = 100_000_000;
-
-/// Where a tensor lies and what it is.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
-    /// Its fact; none for a dtype that is not read here, such as an 8-bit float.
-    pub fact: Option<Fact>,
-    /// The dtype as the header spells it.
-    pub dtype: String,
-    /// The shape as the header gives it.
-    pub shape: Shape,
-    /// First byte, counted from the end of the header.
-    pub begin: u64,
-    /// One past the last byte.
-    pub end: u64,
-}
+const MAX_HEADER: u64 = 100_000_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,17 +93,41 @@ pub fn spelling(dtype: DType) -> &'static str {
     }
 }
 
-/// Reads the JSON of a header and holds it against the `data` bytes that follow it in `file`.
+/// The tensors of a safetensors file.
 ///
 /// # Errors
-/// Not UTF-8, not such a header, a tensor given twice, or offsets that do not tile the data exactly.
-pub fn parse(json: &[u8], data: u64, file: &str) -> Result<BTreeMap<String, Entry>, CheckpointError> {
+/// The file cannot be read; it is cut short; its header is none; or the tensors do not tile the data exactly.
+pub fn entries(input: &Input<'_>) -> Result<Entries, CheckpointError> {
+    let (file, len) = (|| input.name.to_string(), input.len);
+    let Some(rest) = len.checked_sub(LENGTH_BYTES) else {
+        return Err(CheckpointError::NoHeader { file: file(), len });
+    };
+    let mut length = [0u8; LENGTH_BYTES as usize];
+    length.copy_from_slice(&input.bytes(0, LENGTH_BYTES as usize)?);
+    let header = u64::from_le_bytes(length);
+    if header > MAX_HEADER {
+        return Err(CheckpointError::HeaderTooLong { file: file(), header, max: MAX_HEADER });
+    }
+    if header > rest {
+        return Err(CheckpointError::HeaderBeyondFile { file: file(), header, len });
+    }
+    let mut tensors = parse(&input.bytes(LENGTH_BYTES, header as usize)?, rest - header, input.name)?;
+    for entry in tensors.values_mut() {
+        entry.begin += LENGTH_BYTES + header;
+        entry.end += LENGTH_BYTES + header;
+    }
+    Ok(tensors)
+}
+
+/// Reads the JSON of a header and holds it against the `data` bytes that follow it in `file`. The entries count from
+/// the end of the header.
+fn parse(json: &[u8], data: u64, file: &str) -> Result<Entries, CheckpointError> {
     let text =
         std::str::from_utf8(json).map_err(|e| CheckpointError::NotUtf8 { file: file.into(), at: e.valid_up_to() })?;
     let raw: RawHeader =
         serde_json::from_str(text).map_err(|source| CheckpointError::Header { file: file.into(), source })?;
     let tensors = raw.0.into_iter().map(|(name, raw)| Ok((name.clone(), entry(file, name, raw)?)));
-    let tensors = tensors.collect::<Result<BTreeMap<_, _>, CheckpointError>>()?;
+    let tensors = tensors.collect::<Result<Entries, CheckpointError>>()?;
     tile(&tensors, data, file)?;
     Ok(tensors)
 }
@@ -129,7 +139,7 @@ fn entry(file: &str, tensor: String, raw: RawEntry) -> Result<Entry, CheckpointE
         return Err(CheckpointError::Backwards { file, tensor, begin, end });
     }
     let Some(dtype) = dtype_of(&raw.dtype) else {
-        return Ok(Entry { fact: None, dtype: raw.dtype, shape, begin, end });
+        return Ok(Entry { fact: None, begin, end });
     };
     let Some(want) = shape.checked_elements().and_then(|n| n.checked_mul(dtype.size())) else {
         return Err(CheckpointError::TooLarge { file, tensor, shape });
@@ -137,11 +147,11 @@ fn entry(file: &str, tensor: String, raw: RawEntry) -> Result<Entry, CheckpointE
     if end - begin != want as u64 {
         return Err(CheckpointError::Span { file, tensor, dtype: raw.dtype, shape, begin, end, want: want as u64 });
     }
-    Ok(Entry { fact: Some(Fact { dtype, shape: shape.clone() }), dtype: raw.dtype, shape, begin, end })
+    Ok(Entry { fact: Some(Fact { dtype, shape }), begin, end })
 }
 
 /// Every byte of the data belongs to exactly one tensor.
-fn tile(tensors: &BTreeMap<String, Entry>, data: u64, file: &str) -> Result<(), CheckpointError> {
+fn tile(tensors: &Entries, data: u64, file: &str) -> Result<(), CheckpointError> {
     let mut by_place: Vec<(&String, &Entry)> = tensors.iter().collect();
     by_place.sort_by_key(|(_, e)| (e.begin, e.end));
     let mut expected = 0;
