@@ -1,9 +1,11 @@
 //! The text of every authored graph is in `graphs/`: names, shapes, edits, no values. A change of authoring shows as a
 //! change of these files; `EG2_UPDATE_GRAPHS=1 cargo test graphs` writes them anew.
 
+use eg2_convert::analysis;
 use eg2_convert::checkpoint::Ledger;
 use eg2_convert::ir::{Graph, parse, print};
 use eg2_convert::models::gemma_audio::{AudioConfig, Bucket, author};
+use eg2_convert::models::reader::{self, ReaderConfig, Tokens};
 use std::path::Path;
 
 fn tiny() -> AudioConfig {
@@ -13,6 +15,10 @@ fn tiny() -> AudioConfig {
 
 fn encoder(config: &AudioConfig, bucket: usize) -> Graph {
     author(config, Bucket::new(bucket).unwrap(), &Ledger::blueprint(0)).unwrap().0
+}
+
+fn reader(config: &ReaderConfig, tokens: usize, words: usize) -> Graph {
+    reader::author(config, Tokens::new(tokens).unwrap(), words, &Ledger::blueprint(0)).unwrap().0
 }
 
 fn check(name: &str, graph: &Graph) {
@@ -35,6 +41,21 @@ fn check(name: &str, graph: &Graph) {
 fn encoder_graphs_are_as_authored() {
     check("encoder_tiny_T200.txt", &encoder(&tiny(), 200));
     check("encoder_full_T3000.txt", &encoder(&AudioConfig::embedding_gemma2(), 3000));
+}
+
+#[test]
+fn reader_graphs_are_as_authored() {
+    let guessed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/reader_guessed/reader_config.json");
+    let guessed = ReaderConfig::parse(&fs_err::read_to_string(guessed).unwrap(), "reader_config.json").unwrap();
+    check("reader_guessed_T40.txt", &reader(&guessed, 40, 331));
+    check("reader_v2_T750.txt", &reader(&ReaderConfig::v2(), 750, 200_000));
+}
+
+/// The port has 465 and 639 ops, 87 a layer; see README for the difference.
+#[test]
+fn ops_of_the_published_readers() {
+    let ops = |layers| analysis::census(&reader(&ReaderConfig { layers, ..ReaderConfig::v2() }, 750, 200_000)).total();
+    assert_eq!((ops(4), ops(6), ops(6) - ops(5)), (0, 0, 0));
 }
 
 /// 304,824,608 of the published tower, 786,432 of `embed_audio`, and the 480 clamp bounds.

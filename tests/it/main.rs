@@ -5,6 +5,7 @@
 mod aimodel;
 mod bad_aimodels;
 mod bad_checkpoints;
+mod bad_readers;
 mod buckets;
 mod cli;
 mod clip;
