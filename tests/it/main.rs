@@ -18,6 +18,9 @@ mod encoder;
 mod graphs;
 mod headroom;
 mod layering;
+#[path = "../support/mil_sample.rs"]
+mod mil_sample;
+mod ops;
 mod precision;
 mod python;
 mod reader;

@@ -350,7 +350,7 @@ enum Form {
 
 fn form(kind: &str) -> Form {
     match kind {
-        "abs" | "rsqrt" | "tanh" => Form::Bare,
+        "abs" | "rsqrt" | "tanh" | "gelu" => Form::Bare,
         "cast" => Form::To,
         _ => Form::Parentheses,
     }

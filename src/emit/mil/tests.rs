@@ -151,7 +151,7 @@ fn the_description_is_written() {
     assert_eq!((description.metadata.short.as_str(), description.metadata.license.as_str()), ("every op", "none"));
     assert_eq!(description.top.inputs[0].text, "a picture");
     let names: Vec<&str> = description.top.outputs.iter().map(|f| f.name.as_str()).collect();
-    assert_eq!(names, ["soft_tokens", "hidden", "hidden_again", "wave_again", "one_out"]);
+    assert_eq!(names, ["soft_tokens", "best", "hidden", "hidden_again", "wave_again", "one_out"]);
     assert_eq!(package.version(), 9);
 }
 
@@ -169,6 +169,27 @@ fn a_package_without_large_constants_has_no_weight_file() {
     assert_eq!(package.violations(), []);
     assert_eq!(package.scan().unwrap(), None);
     assert!(package.lift("main").is_ok());
+}
+
+/// What a wide layer without bias adds is in the weight file: the program stays small.
+#[test]
+fn zeros_in_place_of_a_wide_bias_are_not_in_the_program() {
+    const ROWS: usize = 50_000;
+    let dir = tempfile::tempdir().unwrap();
+    let mut b = Builder::new("g");
+    let x = b.input("x", Fact::new(DType::F32, [1, 2])).unwrap();
+    let weight = Weight::scalar(0.5).edit(Edit::Repeat(2 * ROWS)).and_then(|w| w.edit(Edit::Reshape([ROWS, 2].into())));
+    let weight = b.constant("table", weight.unwrap());
+    let y = b.push("scores", Op::Linear, &[x, weight]).unwrap();
+    b.output("y", y);
+    let report = written(&[b.finish()], &weights(), dir.path()).unwrap();
+    assert_eq!((report.blobs_stored, report.bytes_stored), (2, 3 * 4 * ROWS as u64));
+    let model = dir.path().join("Data/com.apple.CoreML/model.mlmodel");
+    assert!(fs_err::metadata(model).unwrap().len() < 2000);
+    let package = Package::open(dir.path()).unwrap();
+    let lifted = package.lift("main").unwrap();
+    let layer = lifted.nodes().find(|(_, node)| node.op == Op::Linear).unwrap().1;
+    assert_eq!(layer.args.len(), 2, "the zeros are read as no bias");
 }
 
 /// A graph of one tanh from `x` to `y`.

@@ -1,5 +1,5 @@
 use super::{ParseError, op, parse, print};
-use crate::ir::{Binary, Builder, ConvSpec, Edit, Graph, Op, Reduce, Source, Table, Unary, Weight};
+use crate::ir::{Binary, Builder, ConvSpec, Edit, Graph, Op, Reduce, Source, Table, Unary, Wave, Weight};
 use crate::tensor::{DType, Fact, Shape};
 use proptest::prelude::*;
 
@@ -45,9 +45,21 @@ fn sample() -> Graph {
     let scale = b.constant("proj.scale", matrix().edit(Edit::BlockScales { block: 32 }).unwrap());
     let levels = b.push("proj", Op::Dequantize, &[q, scale]).unwrap();
     let z = b.push("wide", Op::Cast(DType::F32), &[y]).unwrap();
+    let scale = Weight::tensor("log_scale", &Fact::new(DType::F32, [9])).unwrap();
+    let scale = scale.edit(Edit::Rows { begin: 4, count: 5 }).and_then(|w| w.edit(Edit::Exp)).unwrap();
+    let scale = b.constant("scale", scale);
+    let z = b.binary(Binary::Mul, z, scale).unwrap();
+    let turn = Table::Rotary { wave: Wave::Sin, positions: 5, width: 4, base: 1e4 };
+    let turn = Weight::table(turn).and_then(|w| w.edit(Edit::Reshape([1, 5, 4].into()))).unwrap();
+    let turn = b.constant("turn", turn);
+    let scores = b.push("scores", Op::MatMul, &[z, turn]).unwrap();
+    let z = b.unary(Unary::Gelu, scores).unwrap();
+    let z = b.unary(Unary::GeluTanh, z).unwrap();
+    let best = b.push("best", Op::ArgMax { axis: 2 }, &[z]).unwrap();
     b.output("half", y);
     b.output("soft_tokens", z);
     b.output("levels", levels);
+    b.output("best", best);
     b.finish()
 }
 
@@ -78,9 +90,17 @@ fn the_form() {
     %proj.scale = const tensor "levels" f32[5,64] | block_scales 32 : f32[5,2]
     %proj = dequantize(%proj.q, %proj.scale) : f32[5,64]
     %wide = cast(%head) dtype=f32 : f32[1,8,5]
+    %scale = const tensor "log_scale" f32[9] | rows begin=4 count=5 | exp : f32[5]
+    %mul = mul(%wide, %scale) : f32[1,8,5]
+    %turn = const table rotary_sin positions=5 width=4 base=10000.0 | reshape [1,5,4] : f32[1,5,4]
+    %scores = matmul(%mul, %turn) : f32[1,8,4]
+    %gelu = gelu(%scores) : f32[1,8,4]
+    %gelu_tanh = gelu_tanh(%gelu) : f32[1,8,4]
+    %best = argmax(%gelu_tanh) axis=2 : i32[1,8,1]
     output "half" = %head
-    output "soft_tokens" = %wide
+    output "soft_tokens" = %gelu_tanh
     output "levels" = %proj
+    output "best" = %best
     "##);
 }
 
@@ -205,6 +225,40 @@ fn faults_name_line_found_and_expected() {
             "%c = const table band tokens=2 keys=2 value=0.0 : f32[1,1,2,2]",
             "%c = const table causal_band tokens=2 keys=2 value=0.0 : f32[1,1,2,2]",
         ),
+        (
+            "%c = const table rotary_cos tokens=2 width=2 base=1.0 : f32[1,1,2,2]",
+            "%c = const table rotary_cos positions=2 width=2 base=1.0 : f32[1,1,2,2]",
+        ),
+        (
+            "%c = const table rotary_sin positions=2 width=3 base=1.0 : f32[1,1,2,3]",
+            "%c = const table rotary_sin positions=2 width=4 base=1.0 : f32[1,1,2,4]",
+        ),
+        (
+            "%c = const table rotary_sin positions=2 width=2 base=0.0 : f32[1,1,2,2]",
+            "%c = const table rotary_sin positions=2 width=2 base=0.5 : f32[1,1,2,2]",
+        ),
+        (
+            "%c = const table rotary_cos positions=2 width=2 base=inf : f32[1,1,2,2]",
+            "%c = const table rotary_cos positions=2 width=2 base=1e300 : f32[1,1,2,2]",
+        ),
+        (
+            "%c = const table rotary_cos positions=2 width=0 base=1.0 : f32[1,1,2,0]",
+            "%c = const table rotary_cos positions=1 width=2 base=1.0 : f32[1,1,1,2]",
+        ),
+        (
+            "%c = const tensor \"t\" f32[3,2] | rows begin=2 count=2 : f32[2,2]",
+            "%c = const tensor \"t\" f32[3,2] | rows begin=1 count=2 : f32[2,2]",
+        ),
+        (
+            "%c = const tensor \"t\" f32[3,2] | rows 1 2 : f32[2,2]",
+            "%c = const tensor \"t\" f32[3,2] | rows begin=0 count=3 : f32[3,2]",
+        ),
+        ("%c = const literal [0.5] f32[] | rows begin=0 count=1 : f32[]", literal),
+        ("%c = const tensor \"t\" f32[2] | exp 2 : f32[2]", "%c = const tensor \"t\" f32[2] | exp : f32[2]"),
+        ("%y = matmul(%x, %w) : f32[2,4]", "%t = transpose(%w) perm=[1,0] : f32[3,4]\n%y = matmul(%x, %t) : f32[2,4]"),
+        ("%y = argmax(%x) axis=1 : f32[2,1]", "%y = argmax(%x) axis=1 : i32[2,1]"),
+        ("%y = argmax(%x) axis=2 : i32[2,3]", "%y = argmax(%x) axis=0 : i32[1,3]"),
+        ("%y = argmax(%x) : i32[2,1]", "%y = argmax(%x) axis=1 : i32[2,1]"),
         ("output \"y\" = %y", "output \"y\" = %x"),
         ("output y = %x", "output \"y\" = %x"),
         ("output \"y\" = %x\n%z = tanh(%x) : f32[2,3]", "output \"y\" = %x\noutput \"z\" = %x"),
@@ -214,7 +268,7 @@ fn faults_name_line_found_and_expected() {
     .map(|(line, twin)| refused(line, twin))
     .collect();
     insta::assert_snapshot!(report.join("\n"), @r##"
-    line 5: found op liner, expected one of conv, linear, softmax, transpose, reshape, slice, concat, pad, cast, dequantize, abs, square, rsqrt, tanh, sigmoid, silu, relu, add, sub, mul, div, maximum, minimum, reduce_mean, reduce_sum, reduce_max
+    line 5: found op liner, expected one of conv, linear, matmul, argmax, softmax, transpose, reshape, slice, concat, pad, cast, dequantize, abs, square, rsqrt, tanh, sigmoid, silu, relu, gelu, gelu_tanh, add, sub, mul, div, maximum, minimum, reduce_mean, reduce_sum, reduce_max
     line 5: found %v, expected a value defined above
     line 5: found %y, expected a value defined above
     line 5: found %x again, expected a path other than that of line 2
@@ -252,7 +306,20 @@ fn faults_name_line_found_and_expected() {
     line 5: found 1e999] f32[] : f32[], expected a number within the range of f64
     line 5: found 0x5] f32[] : f32[], expected a number
     line 5: node c: repeat would have no element, or more than can be counted: [4294967296]
-    line 5: found band tokens=2 keys=2 value=0.0 : f32[1,1..., expected causal_band
+    line 5: found band tokens=2 keys=2 value=0.0 : f32[1,1..., expected the name of a table
+    line 5: found tokens=2 width=2 base=1.0 : f32[1,1,2,2], expected positions
+    line 5: node c: rotary_sin with parameter width 3 does not fit [1,1,2,3]
+    line 5: node c: rotary_sin with parameter base 0 does not fit [1,1,2,2]
+    line 5: node c: rotary_cos with parameter base inf does not fit [1,1,2,2]
+    line 5: node c: const would have no element, or more than can be counted: [1,1,2,0]
+    line 5: node c: rows with parameter range 2+2 does not fit [3,2]
+    line 5: found 1 2 : f32[2,2], expected begin
+    line 5: node c: rows takes an operand of rank 1 or more, got []
+    line 5: found 2 : f32[2], expected :
+    line 5: node y: matmul cannot bring [2,3] and [4,3] together
+    line 5: found %y declared f32[2,1], expected i32[2,1]
+    line 5: node y: argmax on axis 2 of [2,3], which has no such axis
+    line 5: found : i32[2,1], expected axis
     line 5: found %y, expected a value defined above
     line 5: found y = %x, expected the name of an output in quotes
     line 6: found %z = tanh(%x) : f32[2,3], expected output
@@ -307,6 +374,8 @@ fn edit() -> impl Strategy<Value = Edit> {
         (1usize..5).prop_map(Edit::Repeat),
         (1usize..5, any::<i64>()).prop_map(|(positions, offset)| Edit::ProjectSinusoid { positions, offset }),
         (0usize..3).prop_map(Edit::Row),
+        Just(Edit::Exp),
+        (0usize..3, 0usize..3).prop_map(|(begin, count)| Edit::Rows { begin, count }),
         Just(Edit::Transpose(vec![1, 0])),
         shape().prop_map(Edit::Reshape),
         dtype.clone().prop_map(Edit::Cast),
@@ -332,6 +401,10 @@ fn weight() -> impl Strategy<Value = Weight> {
         (1usize..9, 1usize..9, float()).prop_filter_map("a table", |(tokens, keys, value)| {
             Weight::table(Table::CausalBand { tokens, keys, value }).ok()
         }),
+        (prop::sample::select(&[Wave::Cos, Wave::Sin][..]), 1usize..9, 1usize..9, float()).prop_filter_map(
+            "a table",
+            |(wave, positions, width, base)| Weight::table(Table::Rotary { wave, positions, width, base }).ok()
+        ),
     ];
     (start, prop::collection::vec(edit(), 0..5)).prop_map(|(start, edits)| {
         edits.into_iter().fold(start, |weight, edit| weight.clone().edit(edit).unwrap_or(weight))
@@ -347,7 +420,9 @@ fn operation() -> impl Strategy<Value = Op> {
         (prop::sample::select(&Reduce::ALL[..]), axis.clone()).prop_map(|(kind, axis)| Op::Reduce { kind, axis }),
         prop::sample::select(&DType::ALL[..]).prop_map(Op::Cast),
         Just(Op::Linear),
+        Just(Op::MatMul),
         Just(Op::Dequantize),
+        axis.clone().prop_map(|axis| Op::ArgMax { axis }),
         axis.clone().prop_map(|axis| Op::Softmax { axis }),
         axis.prop_map(|axis| Op::Concat { axis }),
         Just(Op::Transpose { perm: vec![1, 0] }),

@@ -1,9 +1,12 @@
 //! What each MIL operation is among our ops, in the form we write and in the usual others.
 
+#[cfg(test)]
+mod tests;
+
 use super::lift::{Lifter, Refusal};
 use super::program::Operation;
 use crate::ir::{Binary, ConvSpec, Op, Reduce, Unary, ValueId};
-use crate::tensor::DType;
+use crate::tensor::{DType, Shape};
 
 type Lifted<T> = Result<T, Refusal>;
 
@@ -104,7 +107,7 @@ fn argmax<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
         return Err(form(format!("output_dtype is {other}, expected int32")));
     }
     let index = lifter.push(op, Op::ArgMax { axis }, &[x])?;
-    if flag(lifter, op, "keep_dims")? { Ok(index) } else { resize(lifter, op, index) }
+    kept_or_dropped(lifter, op, index, &[axis])
 }
 
 fn clip<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
@@ -145,10 +148,21 @@ fn reduce<'p>(lifter: &mut Lifter<'p>, op: &'p Operation, kind: Reduce) -> Lifte
     let mut x = lifter.operand(op, "x")?;
     let rank = lifter.fact(x).shape.rank();
     let axes = lifter.ints(op, "axes")?.unwrap_or_else(|| (0..rank as i64).collect());
-    for axis in axes {
-        x = lifter.push(op, Op::Reduce { kind, axis: axis_of(axis, rank)? }, &[x])?;
+    let axes = axes.into_iter().map(|axis| axis_of(axis, rank)).collect::<Lifted<Vec<_>>>()?;
+    for axis in &axes {
+        x = lifter.push(op, Op::Reduce { kind, axis: *axis }, &[x])?;
     }
-    if flag(lifter, op, "keep_dims")? { Ok(x) } else { resize(lifter, op, x) }
+    kept_or_dropped(lifter, op, x, &axes)
+}
+
+/// A result whose reduced axes, of extent 1, go unless the operation keeps them.
+fn kept_or_dropped<'p>(lifter: &mut Lifter<'p>, op: &'p Operation, x: ValueId, axes: &[usize]) -> Lifted<ValueId> {
+    if flag(lifter, op, "keep_dims")? {
+        return Ok(x);
+    }
+    let dims = lifter.fact(x).shape.dims().iter().enumerate();
+    let shape = Shape::new(dims.filter(|(axis, _)| !axes.contains(axis)).map(|(_, d)| *d).collect::<Vec<_>>());
+    lifter.push(op, Op::Reshape { shape }, &[x])
 }
 
 fn softmax<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
@@ -187,10 +201,6 @@ fn reshape<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
 /// Adds or drops extents of 1; which ones, the declared shape says.
 fn resized<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
     let x = lifter.operand(op, "x")?;
-    resize(lifter, op, x)
-}
-
-fn resize(lifter: &mut Lifter<'_>, op: &Operation, x: ValueId) -> Lifted<ValueId> {
     let shape = lifter.declared(op)?;
     let long = |dims: &[usize]| dims.iter().copied().filter(|d| *d != 1).collect::<Vec<_>>();
     if long(shape.dims()) != long(lifter.fact(x).shape.dims()) {

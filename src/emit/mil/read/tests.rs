@@ -78,8 +78,12 @@ fn a_description_of_something_else_is_seen() {
     function main: input other is not there, but the description says f16[1,1,8,6]
     ");
     insta::assert_snapshot!(description(|d| {
-        d.output[1].r#type.as_mut().unwrap().multi_array_type.as_mut().unwrap().shape[0] = 2;
+        d.output[2].r#type.as_mut().unwrap().multi_array_type.as_mut().unwrap().shape[0] = 2;
     }), @"function main: output hidden is f16[1,9,6], but the description says f16[2,9,6]");
+    // An index is described as the 32-bit integer it is.
+    insta::assert_snapshot!(description(|d| {
+        d.output[1].r#type.as_mut().unwrap().multi_array_type.as_mut().unwrap().data_type = 65568;
+    }), @"function main: output best is i32[1,20,1], but the description says f32[1,20,1]");
     insta::assert_snapshot!(description(|d| {
         d.functions.push(schema::FunctionDescription { name: "other".into(), ..Default::default() });
     }), @r#"
