@@ -22,10 +22,15 @@ pub enum UnitRowsError {
     Zero { file: String, tensor: String, row: usize },
     #[error("{file}: row {row} of tensor {tensor} has a number that is not finite, expected a unit vector")]
     NotFinite { file: String, tensor: String, row: usize },
-    #[error("{file}: row {row} of tensor {tensor} has norm {norm:.6}, expected 1 within {tolerance}")]
+    #[error("{file}: row {row} of tensor {tensor} has norm {}, expected 1 within {tolerance}", shown(*.norm))]
     Norm { file: String, tensor: String, row: usize, norm: f64, tolerance: f64 },
     #[error(transparent)]
     Source(#[from] SourceError),
+}
+
+/// A norm near 1 with its digits, any other in short.
+fn shown(norm: f64) -> String {
+    if (0.01..100.0).contains(&norm) { format!("{norm:.6}") } else { format!("{norm:.1e}") }
 }
 
 /// How far from 1 the norm of a row may be that was made a unit vector before it was stored as `dtype`.
@@ -155,13 +160,15 @@ mod tests {
     }
 
     fn stored(dtype: DType, values: &[f32]) -> Vec<u8> {
-        let bytes = |v: &f32| match dtype {
-            DType::F64 => f64::from(*v).to_le_bytes().to_vec(),
-            DType::F16 => f16::from_f32(*v).to_le_bytes().to_vec(),
-            DType::BF16 => bf16::from_f32(*v).to_le_bytes().to_vec(),
-            other => [v.to_le_bytes().to_vec(), vec![0; other.size() - 4]].concat(),
+        let value = |v: &f32| -> Vec<u8> {
+            match dtype.name() {
+                "f64" => f64::from(*v).to_le_bytes().into(),
+                "f16" => f16::from_f32(*v).to_le_bytes().into(),
+                "bf16" => bf16::from_f32(*v).to_le_bytes().into(),
+                _ => v.to_le_bytes().into(),
+            }
         };
-        values.iter().flat_map(bytes).collect()
+        values.iter().flat_map(value).collect()
     }
 
     fn check(dtype: DType, values: &[f32]) -> Result<(), UnitRowsError> {
@@ -188,11 +195,11 @@ mod tests {
             values[800 * WIDTH] = f32::NAN;
             check(dtype, &values).unwrap_err().to_string()
         };
-        insta::assert_snapshot!(refusal(DType::F32, &|row| row.fill(0.0)), @"");
-        insta::assert_snapshot!(refusal(DType::F32, &|row| row[WIDTH - 1] = f32::NEG_INFINITY), @"");
-        insta::assert_snapshot!(refusal(DType::F32, &|row| row[0] = f32::NAN), @"");
-        insta::assert_snapshot!(refusal(DType::F32, &|row| row[3] = 1e30), @"");
-        insta::assert_snapshot!(refusal(DType::F32, &|row| row.fill(1e-30)), @"");
+        insta::assert_snapshot!(refusal(DType::F32, &|row| row.fill(0.0)), @"memory: row 701 of tensor table is zero, expected a unit vector");
+        insta::assert_snapshot!(refusal(DType::F32, &|row| row[WIDTH - 1] = f32::NEG_INFINITY), @"memory: row 701 of tensor table has a number that is not finite, expected a unit vector");
+        insta::assert_snapshot!(refusal(DType::F32, &|row| row[0] = f32::NAN), @"memory: row 701 of tensor table has a number that is not finite, expected a unit vector");
+        insta::assert_snapshot!(refusal(DType::F32, &|row| row[3] = 1e30), @"memory: row 701 of tensor table has norm 1.0e30, expected 1 within 0.0001");
+        insta::assert_snapshot!(refusal(DType::F32, &|row| row.fill(1e-30)), @"memory: row 701 of tensor table has norm 2.8e-29, expected 1 within 0.0001");
         for dtype in FLOATS {
             // Off by half as much again as is tolerated, and by half of it where rounding leaves that much room.
             let scale = |by: f64| move |row: &mut [f32]| row.iter_mut().for_each(|v| *v *= (1.0 + by) as f32);
@@ -201,7 +208,7 @@ mod tests {
             assert!(refusal(dtype, &scale(-off)).contains("row 701"), "{dtype}");
             assert!(refusal(dtype, &scale(tolerance(dtype) / 2.0)).contains("row 800"), "{dtype}");
         }
-        insta::assert_snapshot!(refusal(DType::F16, &|row| row.iter_mut().for_each(|v| *v *= 1.01)), @"");
+        insta::assert_snapshot!(refusal(DType::F16, &|row| row.iter_mut().for_each(|v| *v *= 1.01)), @"memory: row 701 of tensor table has norm 1.009998, expected 1 within 0.001");
     }
 
     #[test]
@@ -212,10 +219,10 @@ mod tests {
             memory.0.insert("table".into(), (fact, bytes));
             check_unit_rows(&memory, "table").unwrap_err().to_string()
         };
-        insta::assert_snapshot!(refusal(Fact::new(DType::F32, [4])), @"");
-        insta::assert_snapshot!(refusal(Fact::new(DType::I32, [2, 2])), @"");
-        insta::assert_snapshot!(refusal(Fact::new(DType::F32, [2, WIDTH_MAX + 1])), @"");
-        insta::assert_snapshot!(refusal(Fact::new(DType::F32, [2, 0])), @"");
-        insta::assert_snapshot!(check_unit_rows(&Memory::default(), "table").unwrap_err(), @"");
+        insta::assert_snapshot!(refusal(Fact::new(DType::F32, [4])), @"memory: tensor table is f32[4], expected rows of up to 65536 floats");
+        insta::assert_snapshot!(refusal(Fact::new(DType::I32, [2, 2])), @"memory: tensor table is i32[2,2], expected rows of up to 65536 floats");
+        insta::assert_snapshot!(refusal(Fact::new(DType::F32, [2, WIDTH_MAX + 1])), @"memory: tensor table is f32[2,65537], expected rows of up to 65536 floats");
+        insta::assert_snapshot!(refusal(Fact::new(DType::F32, [2, 0])), @"memory: row 0 of tensor table is zero, expected a unit vector");
+        insta::assert_snapshot!(check_unit_rows(&Memory::default(), "table").unwrap_err(), @"tensor table is not in memory");
     }
 }

@@ -65,7 +65,7 @@ fn state_dicts_are_their_safetensors_twins() {
 #[test]
 fn archives_that_are_no_state_dict() {
     insta::assert_snapshot!(refusal("legacy.pt"), @"legacy.pt is in the format torch.save had before PyTorch 1.6; load it with torch.load(.., weights_only=True) and save it again, or as safetensors");
-    insta::assert_snapshot!(refusal("torchscript.pt"), @"torchscript.pt is an archive whose torchscript/code/__torch__/torch/nn/modules/linear.py is compressed; torch.save stores members as they are");
+    insta::assert_snapshot!(refusal("torchscript.pt"), @"torchscript.pt is a TorchScript archive (torchscript/code/__torch__/torch/nn/modules/linear.py), which holds code; save the module's state_dict() with torch.save");
     insta::assert_snapshot!(refusal("several.npz"), @"several.npz is a zip archive without a data.pkl, expected one written by torch.save; from an .npz save one array as .npy");
     insta::assert_snapshot!(refusal("deflated.pt"), @"deflated.pt is an archive whose archive/data.pkl is compressed; torch.save stores members as they are");
     insta::assert_snapshot!(refusal("big_endian.pt"), @r#"big_endian.pt was saved on a "big"-endian machine, expected "little""#);
@@ -79,9 +79,9 @@ fn archives_that_are_no_state_dict() {
 
 #[test]
 fn code_in_a_pickle_is_named_and_not_run() {
-    insta::assert_snapshot!(refusal("system.pt"), @"system.pt data.pkl names posix.system at byte 177, which is code; only tensors are read");
-    insta::assert_snapshot!(refusal("foreign.pt"), @"foreign.pt data.pkl names __main__.Foreign at byte 17, which is code; only tensors are read");
-    insta::assert_snapshot!(refusal("sparse.pt"), @"sparse.pt data.pkl names torch._utils._rebuild_sparse_tensor at byte 18, which is code; only tensors are read");
+    insta::assert_snapshot!(refusal("system.pt"), @"system.pt has a data.pkl that names posix.system at byte 177, which is code; only tensors are read");
+    insta::assert_snapshot!(refusal("foreign.pt"), @"foreign.pt has a data.pkl that names __main__.Foreign at byte 17, which is code; only tensors are read");
+    insta::assert_snapshot!(refusal("sparse.pt"), @"sparse.pt has a data.pkl that names torch._utils._rebuild_sparse_tensor at byte 18, which is code; only tensors are read");
 }
 
 #[test]
@@ -109,10 +109,10 @@ fn arrays_of_numpy() {
 #[test]
 fn arrays_that_are_refused() {
     insta::assert_snapshot!(refusal("fortran.npy"), @"fortran.npy is in column-major order (fortran_order); save numpy.ascontiguousarray of it");
-    insta::assert_snapshot!(refusal("big_endian.npy"), @r#"big_endian.npy its numbers are big-endian (>f4); save them with .astype("<f4")"#);
-    insta::assert_snapshot!(refusal("bfloat16.npy"), @"bfloat16.npy its values are raw pairs of bytes (|V2), as bfloat16 is saved; save float32, or bfloat16 as safetensors");
-    insta::assert_snapshot!(refusal("record.npy"), @"record.npy its header has '[' at byte 10, expected a dtype such as '<f4'");
-    insta::assert_snapshot!(refusal("object.npy"), @"object.npy its values are |O, expected floats of 2, 4 or 8 bytes, integers or booleans");
+    insta::assert_snapshot!(refusal("big_endian.npy"), @r#"big_endian.npy has big-endian numbers (>f4); save them with .astype("<f4")"#);
+    insta::assert_snapshot!(refusal("bfloat16.npy"), @"bfloat16.npy has raw pairs of bytes (|V2), as bfloat16 is saved; save float32, or bfloat16 as safetensors");
+    insta::assert_snapshot!(refusal("record.npy"), @"record.npy has '[' at byte 10 of its header, expected a dtype such as '<f4'");
+    insta::assert_snapshot!(refusal("object.npy"), @"object.npy has values of type |O, expected floats of 2, 4 or 8 bytes, integers or booleans");
     let whole = fs_err::read(fixture("version1.npy")).unwrap();
     insta::assert_snapshot!(open_bytes(&whole[..whole.len() - 1]).unwrap_err(), @"reader.pt has 23 bytes of data, expected 24 for f32[2,3]");
     insta::assert_snapshot!(open_bytes(&[&whole[..], &[0]].concat()).unwrap_err(), @"reader.pt has 25 bytes of data, expected 24 for f32[2,3]");
@@ -132,18 +132,18 @@ fn headers_of_numpy() {
     assert!(npy(GOOD, &[0; 8]).is_ok());
     assert!(npy("{\"shape\":(2,),\"fortran_order\":False,\"descr\":\"<f4\"}  \n", &[0; 8]).is_ok());
     let edit = |from: &str, to: &str| npy(&GOOD.replace(from, to), &[0; 8]).unwrap_err();
-    insta::assert_snapshot!(edit("'descr': '<f4', ", ""), @"reader.pt its header lacks descr");
-    insta::assert_snapshot!(edit("'descr'", "'shape': (), 'descr'"), @"reader.pt its header gives shape twice");
-    insta::assert_snapshot!(edit("'descr'", "'other'"), @"reader.pt its header has other at byte 9, expected descr, fortran_order or shape");
-    insta::assert_snapshot!(edit("False", "0"), @"reader.pt its header has '0' at byte 34, expected True or False");
-    insta::assert_snapshot!(edit("(2,)", "(-2,)"), @"reader.pt its header has '-' at byte 51, expected an extent");
-    insta::assert_snapshot!(edit("(2,)", "(4611686018427387904, 4)"), @"reader.pt its array of shape [4611686018427387904,4] is larger than any file");
-    insta::assert_snapshot!(edit("(2,)", "(99999999999999999999,)"), @"reader.pt its header has '9' at byte 51, expected an extent");
-    insta::assert_snapshot!(edit("'<f4'", "__import__('os')"), @"reader.pt its header has '_' at byte 10, expected a dtype such as '<f4'");
-    insta::assert_snapshot!(edit("'<f4'", "'<c8'"), @"reader.pt its values are <c8, expected floats of 2, 4 or 8 bytes, integers or booleans");
-    insta::assert_snapshot!(edit("<f4'", "<f4"), @r#"reader.pt its header has '\'' at byte 16, expected the end of a string"#);
-    insta::assert_snapshot!(edit(" }", " } }"), @"reader.pt its header has '}' at byte 58, expected its end");
-    insta::assert_snapshot!(edit(", }", ""), @"reader.pt its header has its end at byte 54, expected , or }");
+    insta::assert_snapshot!(edit("'descr': '<f4', ", ""), @"reader.pt lacks descr in its header");
+    insta::assert_snapshot!(edit("'descr'", "'shape': (), 'descr'"), @"reader.pt has shape twice in its header");
+    insta::assert_snapshot!(edit("'descr'", "'other'"), @"reader.pt has other at byte 9 of its header, expected descr, fortran_order or shape");
+    insta::assert_snapshot!(edit("False", "0"), @"reader.pt has '0' at byte 34 of its header, expected True or False");
+    insta::assert_snapshot!(edit("(2,)", "(-2,)"), @"reader.pt has '-' at byte 51 of its header, expected an extent");
+    insta::assert_snapshot!(edit("(2,)", "(4611686018427387904, 4)"), @"reader.pt has an array of shape [4611686018427387904,4], which is larger than any file");
+    insta::assert_snapshot!(edit("(2,)", "(99999999999999999999,)"), @"reader.pt has '9' at byte 51 of its header, expected an extent");
+    insta::assert_snapshot!(edit("'<f4'", "__import__('os')"), @"reader.pt has '_' at byte 10 of its header, expected a dtype such as '<f4'");
+    insta::assert_snapshot!(edit("'<f4'", "'<c8'"), @"reader.pt has values of type <c8, expected floats of 2, 4 or 8 bytes, integers or booleans");
+    insta::assert_snapshot!(edit("<f4'", "<f4"), @r#"reader.pt has '\'' at byte 16 of its header, expected the end of a string"#);
+    insta::assert_snapshot!(edit(" }", " } }"), @"reader.pt has '}' at byte 58 of its header, expected its end");
+    insta::assert_snapshot!(edit(", }", ""), @"reader.pt has its end at byte 54 of its header, expected , or }");
     let huge = [b"\x93NUMPY\x02\x00", &u32::MAX.to_le_bytes()[..]].concat();
     insta::assert_snapshot!(open_bytes(&huge).unwrap_err(), @"reader.pt says its header is 4294967295 bytes long; at most 65536 are read");
     insta::assert_snapshot!(open_bytes(b"\x93NUMPY\x04\x00\x00\x00\x00\x00").unwrap_err(), @"reader.pt has version 4.0 of the .npy format, expected 1.0, 2.0 or 3.0");

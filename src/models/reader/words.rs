@@ -131,19 +131,19 @@ mod tests {
 
     #[test]
     fn lists_that_are_refused() {
-        insta::assert_snapshot!(refusal(b"a\nb\n", 3), @"");
-        insta::assert_snapshot!(refusal(b"a\nb\nc\nd\n", 3), @"");
-        insta::assert_snapshot!(refusal(b"a\n\nc\n", 3), @"");
-        insta::assert_snapshot!(refusal(b"a\nb\nc\n\n", 3), @"");
-        insta::assert_snapshot!(refusal(b"a\r\n\r\nc\r\n", 3), @"");
-        insta::assert_snapshot!(refusal(b"a\nb\na\n", 3), @"");
-        insta::assert_snapshot!(refusal(b"a\nb c\nd\n", 3), @"");
-        insta::assert_snapshot!(refusal(b"a\nb\t\nd\n", 3), @"");
-        insta::assert_snapshot!(refusal("a\nb\u{a0}c\nd\n".as_bytes(), 3), @"");
-        insta::assert_snapshot!(refusal(b"a\nb\xff\nc\n", 3), @"");
-        insta::assert_snapshot!(refusal(b"\xef\xbb\xbfa\nb\nc\n", 3), @"");
+        insta::assert_snapshot!(refusal(b"a\nb\n", 3), @"words.txt has 2 words, expected 3, one for each row of the table");
+        insta::assert_snapshot!(refusal(b"a\nb\nc\nd\n", 3), @"words.txt has 4 words, expected 3, one for each row of the table");
+        insta::assert_snapshot!(refusal(b"a\n\nc\n", 3), @"words.txt: line 2 is empty, expected a word");
+        insta::assert_snapshot!(refusal(b"a\nb\nc\n\n", 3), @"words.txt: line 4 is empty, expected a word");
+        insta::assert_snapshot!(refusal(b"a\r\n\r\nc\r\n", 3), @"words.txt: line 2 is empty, expected a word");
+        insta::assert_snapshot!(refusal(b"a\nb\na\n", 3), @r#"words.txt: word "a" is in both line 1 and line 3"#);
+        insta::assert_snapshot!(refusal(b"a\nb c\nd\n", 3), @r#"words.txt: line 2 is "b c", expected one word: words are joined by spaces and must hold none"#);
+        insta::assert_snapshot!(refusal(b"a\nb\t\nd\n", 3), @r#"words.txt: line 2 is "b\t", expected one word: words are joined by spaces and must hold none"#);
+        insta::assert_snapshot!(refusal("a\nb\u{a0}c\nd\n".as_bytes(), 3), @r#"words.txt: line 2 is "b\u{a0}c", expected one word: words are joined by spaces and must hold none"#);
+        insta::assert_snapshot!(refusal(b"a\nb\xff\nc\n", 3), @"words.txt is not UTF-8 from byte 3 on");
+        insta::assert_snapshot!(refusal(b"\xef\xbb\xbfa\nb\nc\n", 3), @"words.txt starts with a byte order mark; save it as UTF-8 without one");
         let absent = Words::read(Path::new("absent/words.txt"), 1).unwrap_err();
-        insta::assert_snapshot!(absent, @"");
+        insta::assert_snapshot!(absent, @"absent/words.txt cannot be read");
     }
 
     #[test]

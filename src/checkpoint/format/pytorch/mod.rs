@@ -1,6 +1,6 @@
 //! What `torch.save` writes: a zip archive of one pickle, which says what the tensors are, and one member per storage.
 //!
-//! [`archive`] finds the members, [`pickle`] reads the pickle into values without executing anything, [`state_dict`]
+//! [`archive`] finds the members, [`pickle`] reads the pickle into values ([`value`]) without executing anything, [`state_dict`]
 //! turns the values into entries. Sources: PyTorch's `torch/serialization.py` and `torch/_utils.py`; Python's
 //! `pickletools`.
 
@@ -8,6 +8,7 @@ mod archive;
 mod pickle;
 mod state_dict;
 mod types;
+mod value;
 
 use super::{Entries, Input};
 use crate::checkpoint::CheckpointError;

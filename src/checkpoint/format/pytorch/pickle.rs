@@ -1,11 +1,11 @@
 //! A machine for the pickles `torch.save` writes: it builds values and calls nothing.
 //!
 //! Every name must be in the closed list of [`types`](super::types); a call of one of them only arranges its arguments.
-//! Values lie in one list and refer to each other by index, so that an object used a thousand times is there once, an
-//! object may hold itself, and no step copies or recurses. Each opcode makes at most one value: memory is bounded by
-//! the pickle's length and [`VALUES_MAX`].
+//! No step copies or recurses, and each makes at most one value: memory is bounded by the pickle's length and
+//! [`VALUES_MAX`].
 
 use super::types::{Element, Global, global};
+use super::value::{Id, Pickle, Storage, Tensor, Value};
 use std::collections::BTreeMap;
 
 /// Starts a pickle; its argument is the protocol.
@@ -16,6 +16,9 @@ const PROTOCOLS: std::ops::RangeInclusive<u8> = 2..=5;
 
 /// Most values a pickle may make, and most it may keep in its memo: those of about 100,000 tensors.
 const VALUES_MAX: usize = 1 << 21;
+
+/// Most characters of a name that a message shows.
+const NAME_SHOWN: usize = 100;
 
 /// A pickle that is not read. `at` is the byte of the opcode at fault.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,83 +45,6 @@ pub enum PickleError {
     Trailing { end: usize, trailing: usize },
 }
 
-/// The index of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Id(u32);
-
-/// What a storage is, as the pickle describes it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Storage<'p> {
-    /// Its key in the archive.
-    pub key: &'p str,
-    /// What it holds; none where it holds bytes.
-    pub element: Option<Element>,
-}
-
-/// A view of a storage.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tensor<'p> {
-    /// What it views.
-    pub storage: Storage<'p>,
-    /// What it holds.
-    pub element: Element,
-    /// Its first element, counted from the storage's start.
-    pub offset: u64,
-    /// A tuple: its extents.
-    pub size: Id,
-    /// A tuple: elements between neighbours of each axis.
-    pub stride: Id,
-}
-
-/// A value of the pickle.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value<'p> {
-    /// None, floats, integers beyond 64 bits, devices: of no matter here.
-    Other,
-    Bool(bool),
-    Int(i64),
-    Text(&'p str),
-    Tuple(Vec<Id>),
-    List(Vec<Id>),
-    Dict(Vec<(Id, Id)>),
-    Global(Global),
-    Storage(Storage<'p>),
-    Tensor(Box<Tensor<'p>>),
-}
-
-impl Value<'_> {
-    /// What it is, for messages.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Value::Other => "None or a float",
-            Value::Bool(_) => "a boolean",
-            Value::Int(_) => "an integer",
-            Value::Text(_) => "a text",
-            Value::Tuple(_) => "a tuple",
-            Value::List(_) => "a list",
-            Value::Dict(_) => "a dict",
-            Value::Global(_) => "a name",
-            Value::Storage(_) => "a storage",
-            Value::Tensor(_) => "a tensor",
-        }
-    }
-}
-
-/// All values of a pickle, and which of them it is about.
-#[derive(Debug)]
-pub struct Pickle<'p> {
-    values: Vec<Value<'p>>,
-    /// The value the pickle ends with.
-    pub root: Id,
-}
-
-impl<'p> Pickle<'p> {
-    /// The value of that index.
-    pub fn get(&self, id: Id) -> &Value<'p> {
-        &self.values[id.0 as usize]
-    }
-}
-
 /// Reads a pickle.
 ///
 /// # Errors
@@ -134,6 +60,11 @@ pub fn read(bytes: &[u8]) -> Result<Pickle<'_>, PickleError> {
             return Ok(Pickle { values: machine.values, root });
         }
     }
+}
+
+/// A name out of the pickle as a message can show it: short, and without control characters.
+fn shown(name: &str) -> String {
+    name.chars().take(NAME_SHOWN).flat_map(char::escape_debug).collect()
 }
 
 #[derive(Default)]
@@ -312,6 +243,11 @@ impl<'p> Machine<'p> {
         PickleError::Operand { at: self.opcode, found, expected }
     }
 
+    /// That the value is of another kind than the opcode takes.
+    fn misfit(&self, id: Id, expected: &'static str) -> PickleError {
+        self.operand(self.get(id).kind(), expected)
+    }
+
     /// Height of the stack below which this opcode may not reach.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
@@ -338,10 +274,7 @@ impl<'p> Machine<'p> {
 
     fn pop_text(&mut self) -> Result<&'p str, PickleError> {
         let id = self.pop()?;
-        match self.get(id) {
-            Value::Text(text) => Ok(text),
-            other => Err(self.operand(other.kind(), "a text")),
-        }
+        if let Value::Text(text) = self.get(id) { Ok(text) } else { Err(self.misfit(id, "a text")) }
     }
 
     fn short_tuple(&mut self, length: u8) -> Result<(), PickleError> {
@@ -357,25 +290,15 @@ impl<'p> Machine<'p> {
         if !rest.is_empty() {
             return Err(self.operand("a key without a value", "pairs"));
         }
-        match &mut self.values[dict.0 as usize] {
-            Value::Dict(dict) => dict.extend(pairs.iter().map(|[key, value]| (*key, *value))),
-            other => {
-                let found = other.kind();
-                return Err(self.operand(found, "a dict"));
-            }
-        }
+        let Value::Dict(dict) = &mut self.values[dict.0 as usize] else { return Err(self.misfit(dict, "a dict")) };
+        dict.extend(pairs.iter().map(|[key, value]| (*key, *value)));
         Ok(())
     }
 
     fn append(&mut self, items: &[Id]) -> Result<(), PickleError> {
         let list = self.top()?;
-        match &mut self.values[list.0 as usize] {
-            Value::List(list) => list.extend(items),
-            other => {
-                let found = other.kind();
-                return Err(self.operand(found, "a list"));
-            }
-        }
+        let Value::List(list) = &mut self.values[list.0 as usize] else { return Err(self.misfit(list, "a list")) };
+        list.extend(items);
         Ok(())
     }
 
@@ -396,17 +319,14 @@ impl<'p> Machine<'p> {
 
     fn global(&mut self, module: &str, name: &str) -> Result<(), PickleError> {
         let Some(global) = global(module, name) else {
-            return Err(PickleError::Code { at: self.opcode, module: module.into(), name: name.into() });
+            return Err(PickleError::Code { at: self.opcode, module: shown(module), name: shown(name) });
         };
         self.push(Value::Global(global))
     }
 
     fn pop_tuple(&mut self) -> Result<&[Id], PickleError> {
         let id = self.pop()?;
-        match self.get(id) {
-            Value::Tuple(items) => Ok(items),
-            other => Err(self.operand(other.kind(), "a tuple")),
-        }
+        if let Value::Tuple(items) = self.get(id) { Ok(items) } else { Err(self.misfit(id, "a tuple")) }
     }
 
     /// A persistent id, which torch writes for storages only: ('storage', type, key, location, length).
@@ -434,7 +354,7 @@ impl<'p> Machine<'p> {
         }
         let function = self.pop()?;
         let Value::Global(function) = *self.get(function) else {
-            return Err(self.operand(self.get(function).kind(), "a name to call"));
+            return Err(self.misfit(function, "a name to call"));
         };
         let wrong = |function, expected| PickleError::Arguments { at: self.opcode, function, expected };
         let first = arguments[0];
@@ -456,9 +376,8 @@ impl<'p> Machine<'p> {
                 self.push(Value::Tensor(Box::new(tensor.ok_or_else(|| wrong("_rebuild_tensor_v2", expected))?)))
             }
             Global::TensorOfDtype => {
-                let dtype = arguments[6].and_then(|id| match self.get(id) {
-                    Value::Global(Global::DType(element)) => Some(*element),
-                    _ => None,
+                let dtype = arguments[6].and_then(|id| {
+                    if let Value::Global(Global::DType(element)) = self.get(id) { Some(*element) } else { None }
                 });
                 let tensor = dtype.and_then(|dtype| self.tensor(&arguments[..6], Some(dtype)));
                 let expected = "storage, offset, size, stride, .., dtype";
@@ -492,9 +411,7 @@ impl<'p> Machine<'p> {
     fn build(&mut self) -> Result<(), PickleError> {
         self.pop()?;
         let object = self.top()?;
-        match self.get(object) {
-            Value::Dict(_) | Value::Tensor(_) => Ok(()),
-            other => Err(self.operand(other.kind(), "a dict or a tensor")),
-        }
+        let takes = matches!(self.get(object), Value::Dict(_) | Value::Tensor(_));
+        if takes { Ok(()) } else { Err(self.misfit(object, "a dict or a tensor")) }
     }
 }

@@ -1,7 +1,7 @@
 //! From the values of a pickle to entries: which tensors there are, and where in the file each one lies.
 
 use super::archive::Archive;
-use super::pickle::{Id, Pickle, Tensor, Value};
+use super::value::{Id, Pickle, Tensor, Value};
 use crate::checkpoint::format::{Entries, Entry, UNNAMED};
 use crate::tensor::{Fact, Shape};
 
@@ -54,10 +54,13 @@ pub enum StateDictError {
 /// There is no tensor; a name stands for two; or a tensor does not lie in its storage in row-major order.
 pub fn entries(pickle: &Pickle<'_>, archive: &Archive) -> Result<Entries, StateDictError> {
     let mut walk = Walk { pickle, archive, entries: Entries::new(), budget: WALK_MAX };
-    match pickle.get(pickle.root) {
-        Value::Dict(items) => walk.dict(items, &mut String::new(), 0)?,
-        Value::Tensor(tensor) => walk.tensor(tensor, UNNAMED)?,
-        other => return Err(StateDictError::NoDict { found: other.kind() }),
+    let root = pickle.get(pickle.root);
+    if let Value::Dict(items) = root {
+        walk.dict(items, &mut String::new(), 0)?;
+    } else if let Value::Tensor(tensor) = root {
+        walk.tensor(tensor, UNNAMED)?;
+    } else {
+        return Err(StateDictError::NoDict { found: root.kind() });
     }
     if walk.entries.is_empty() { Err(StateDictError::Empty) } else { Ok(walk.entries) }
 }
@@ -77,34 +80,21 @@ impl Walk<'_> {
         }
         let stem = path.len();
         for (key, value) in items {
-            match self.pickle.get(*key) {
-                Value::Text(key) => path.push_str(key),
-                Value::Int(key) => path.push_str(&key.to_string()),
-                // A key that is no name cannot lead to a named tensor.
-                Value::Other
-                | Value::Bool(_)
-                | Value::Tuple(_)
-                | Value::List(_)
-                | Value::Dict(_)
-                | Value::Global(_)
-                | Value::Storage(_)
-                | Value::Tensor(_) => continue,
+            let key = self.pickle.get(*key);
+            if let Value::Text(key) = key {
+                path.push_str(key);
+            } else if let Value::Int(key) = key {
+                path.push_str(&key.to_string());
+            } else {
+                continue; // no name
             }
             self.budget = self.budget.checked_sub(path.len() + ITEM_COST).ok_or(StateDictError::Walk)?;
-            match self.pickle.get(*value) {
-                Value::Dict(inner) => {
-                    path.push('.');
-                    self.dict(inner, path, depth + 1)?;
-                }
-                Value::Tensor(tensor) => self.tensor(tensor, path)?,
-                Value::Other
-                | Value::Bool(_)
-                | Value::Int(_)
-                | Value::Text(_)
-                | Value::Tuple(_)
-                | Value::List(_)
-                | Value::Global(_)
-                | Value::Storage(_) => {}
+            let value = self.pickle.get(*value);
+            if let Value::Dict(inner) = value {
+                path.push('.');
+                self.dict(inner, path, depth + 1)?;
+            } else if let Value::Tensor(tensor) = value {
+                self.tensor(tensor, path)?;
             }
             path.truncate(stem);
         }
@@ -126,9 +116,10 @@ impl Walk<'_> {
         if items.len() > RANK_MAX {
             return Err(wrong("too long a tuple"));
         }
-        let dim = |id: &Id| match self.pickle.get(*id) {
-            Value::Int(dim) => usize::try_from(*dim).map_err(|_| wrong("a negative number")),
-            other => Err(wrong(other.kind())),
+        let dim = |id: &Id| {
+            let value = self.pickle.get(*id);
+            let Value::Int(dim) = value else { return Err(wrong(value.kind())) };
+            usize::try_from(*dim).map_err(|_| wrong("a negative number"))
         };
         items.iter().map(dim).collect::<Result<Vec<usize>, _>>().map(Shape::new)
     }
