@@ -1,8 +1,11 @@
 //! Every op in both formats, outside of this program: coremltools' type inference, Apple's reader and CPU runtime.
 
+use crate::cli::command;
+use crate::clip::evaluate;
 use crate::mil_sample::{compressed, every_op, weights};
 use crate::python::{coreai_python, script};
 use eg2_convert::bundle::{AiModel, read_back, read_back_aimodel};
+use eg2_convert::checkpoint::{Checkpoint, Named, write_safetensors};
 use eg2_convert::emit::coreai::{self, Bridge, Metadata, RawTensor};
 use eg2_convert::emit::mil::{self, Description, read::Package};
 use eg2_convert::eval::{Evaluator, HostTensor, Options, Values, compare};
@@ -10,7 +13,7 @@ use eg2_convert::ir::{Graph, parse};
 use eg2_convert::tensor::{DType, Fact, Memory, WeightSource};
 use eg2_convert::toolchain::Interrupt;
 use eg2_convert::validate::check;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -141,32 +144,76 @@ fn words(dtype: DType, rows: usize) -> Graph {
     parse(&text).unwrap()
 }
 
+/// A table whose ordinary words are all alike.
+fn table(rows: usize) -> Memory {
+    let mut table = vec![1.0f32; rows * 4];
+    let mut put = |row: usize, values: [f32; 4]| table[row * 4..][..4].copy_from_slice(&values);
+    put(32_768, [2.0, 1.0, 1.0, 1.0]);
+    put(65_536, [1.0, 2.0, 1.0, 1.0]);
+    put(rows - 1, [1.0, 1.0, 3.0, 1.0]);
+    put(65_999, [1.0, 1.0, 1.0, 2.0]);
+    put(66_001, [1.0, 1.0, 1.0, 2.0]);
+    put(69_000, [0.5, 0.5, 0.5, 0.5]);
+    let mut memory = Memory::default();
+    memory.insert_f32("table", &[rows, 4], &table);
+    memory
+}
+
+/// A direction along each axis, then one against all.
+fn asked(dtype: DType) -> HostTensor {
+    floats(Fact::new(dtype, [1, 5, 4]), |i| if i >= 16 { -1.0 } else { f32::from(u8::from(i / 4 == i % 4)) })
+}
+
 /// Indices that no 16-bit integer holds, of either sign; of equal scores the first; and rows below zero throughout.
 #[test]
 fn the_nearest_of_many_words() {
     for rows in [70_000, 200_000] {
-        let last = rows - 1;
-        let mut table = vec![1.0f32; rows * 4];
-        let mut put = |row: usize, values: [f32; 4]| table[row * 4..][..4].copy_from_slice(&values);
-        put(32_768, [2.0, 1.0, 1.0, 1.0]);
-        put(65_536, [1.0, 2.0, 1.0, 1.0]);
-        put(last, [1.0, 1.0, 3.0, 1.0]);
-        put(65_999, [1.0, 1.0, 1.0, 2.0]);
-        put(66_001, [1.0, 1.0, 1.0, 2.0]);
-        put(69_000, [0.5, 0.5, 0.5, 0.5]);
-        let mut memory = Memory::default();
-        memory.insert_f32("table", &[rows, 4], &table);
+        let memory = table(rows);
         for dtype in [DType::F32, DType::F16] {
-            // A word of its own along each axis, then one against all.
-            let x = |i: usize| if i >= 16 { -1.0 } else { f32::from(u8::from(i / 4 == i % 4)) };
-            let inputs = Tensors::from([("x".to_string(), floats(Fact::new(dtype, [1, 5, 4]), x))]);
+            let inputs = Tensors::from([("x".to_string(), asked(dtype))]);
             let (dir, graph) = (tempfile::tempdir().unwrap(), words(dtype, rows));
             let found = on_apples_runtime(dir.path(), &graph, &memory, &inputs);
-            let want = [32_768, 65_536, i32::try_from(last).unwrap(), 65_999, 69_000];
+            let want = [32_768, 65_536, i32::try_from(rows - 1).unwrap(), 65_999, 69_000];
             assert_eq!(integers(&found["top1_index"]), want, "{dtype} {rows}");
             assert_eq!(found["top1_score"].floats(), Some(&[2.0, 2.0, 3.0, 2.0, -2.0][..]), "{dtype} {rows}");
             let ours = Evaluator::new(check(&graph).unwrap(), &memory, Options::default()).run(&inputs).unwrap().0;
             assert_eq!(ours, found, "{dtype} {rows}");
         }
     }
+}
+
+/// The command, on a model that gives integers, in each format.
+#[test]
+fn indices_are_written_looked_into_and_run_as_integers() {
+    let (dir, graph, memory) = (tempfile::tempdir().unwrap(), words(DType::F32, 70_000), table(70_000));
+    let inputs = Tensors::from([("x".to_string(), asked(DType::F32))]);
+    on_apples_runtime(dir.path(), &graph, &memory, &inputs);
+    let package = dir.path().join("graph.mlpackage");
+    fs_err::create_dir(&package).unwrap();
+    mil::write(&[check(&graph).unwrap()], &memory, &Description::default(), &package).unwrap();
+    let x = &inputs["x"];
+    let (bytes, _) = x.to_bytes();
+    let given = vec![Named { name: "x", fact: x.fact(), bytes: &bytes }];
+    write_safetensors(given, fs_err::File::create(dir.path().join("in")).unwrap()).unwrap();
+    let mut seen = Vec::new();
+    for artefact in ["graph.mlpackage", "graph.aimodel"] {
+        evaluate(dir.path(), artefact, "main", "in", artefact.trim_start_matches("graph."));
+        let found = Checkpoint::open_file(&dir.path().join(artefact.trim_start_matches("graph."))).unwrap();
+        assert_eq!(found.fact("top1_index"), Some(&Fact::new(DType::I32, [1, 5, 1])), "{artefact}");
+        let mut bytes = [0; 20];
+        found.read("top1_index", 0, &mut bytes).unwrap();
+        let indices: Vec<i32> = bytes.as_chunks::<4>().0.iter().map(|b| i32::from_le_bytes(*b)).collect();
+        assert_eq!(indices, [32_768, 65_536, 69_999, 65_999, 69_000], "{artefact}");
+        let mut inspect = command(dir.path());
+        inspect.env("EG2_COREAI_PYTHON", coreai_python()).args(["inspect", "--json", artefact]);
+        let out = inspect.assert().success().get_output().stdout.clone();
+        let out: Value = serde_json::from_slice(&out).unwrap();
+        seen.push(out);
+    }
+    let function = &seen[0]["functions"][0];
+    assert_eq!(function["outputs"], json!(["top1_index i32[1,5,1]", "top1_score f32[1,5,1]"]));
+    assert_eq!(function["ops"], json!({ "linear": 1, "reduce_argmax": 1, "reduce_max": 1 }));
+    assert_eq!((&seen[0]["violations"], &seen[1]["faults"]), (&json!([]), &json!([])));
+    let ops = &seen[1]["model"]["functions"][0]["ops"];
+    assert_eq!((&ops["aicode.argmax_v1"], &ops["aicode.primitive.cast_v1"]), (&json!(1), &json!(1)));
 }
