@@ -3,7 +3,7 @@
     python scripts/reader_inputs.py        # torch==2.11.0, numpy==2.4.6, safetensors==0.8.0; Python 3.11
 
 state.safetensors holds the tensors of state.pt, nested.safetensors those of nested.pt and nested_protocol4.pt.
-Two runs give the same bytes but for legacy.pt, which names its storage by an address.
+Two runs give the same bytes but for legacy.pt, which names its storage by an address, and an id in torchscript.pt.
 The values are small whole numbers and halves, so that every dtype holds them exactly.
 """
 import io
@@ -109,7 +109,15 @@ def pytorch():
     (FOLDER / "big_endian.pt.new").replace(FOLDER / "big_endian.pt")
     repack("tensor.pt", "storage_missing.pt", lambda name, data: None if "/data/" in name else data)
     repack("tensor.pt", "storage_short.pt", lambda name, data: data[:-1] if "/data/" in name else data)
-    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 1)), FOLDER / "torchscript.pt")
+    repack("tensor.pt", "two_pickles.pt", lambda name, data: data)
+    repack("tensor.pt", "same_member.pt", lambda name, data: data)
+    for name, member in (("two_pickles.pt", "other/data.pkl"), ("same_member.pt", "tensor/data.pkl")):
+        with zipfile.ZipFile(FOLDER / name, "a") as archive:
+            archive.writestr(zipfile.ZipInfo(member), pickle.dumps({}, 2))
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 1)), FOLDER / "torchscript.pt.new")
+    # Without the paths of the machine that it was made on.
+    repack("torchscript.pt.new", "torchscript.pt", lambda name, data: None if name.endswith("debug_pkl") else data)
+    (FOLDER / "torchscript.pt.new").unlink()
     with zipfile.ZipFile(FOLDER / "deflated.pt", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("archive/data.pkl"), pickle.dumps({}, 2), zipfile.ZIP_DEFLATED)
 

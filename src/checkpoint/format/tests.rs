@@ -65,13 +65,15 @@ fn state_dicts_are_their_safetensors_twins() {
 #[test]
 fn archives_that_are_no_state_dict() {
     insta::assert_snapshot!(refusal("legacy.pt"), @"legacy.pt is in the format torch.save had before PyTorch 1.6; load it with torch.load(.., weights_only=True) and save it again, or as safetensors");
-    insta::assert_snapshot!(refusal("torchscript.pt"), @"torchscript.pt is a TorchScript archive (torchscript/code/__torch__/torch/nn/modules/linear.py), which holds code; save the module's state_dict() with torch.save");
+    insta::assert_snapshot!(refusal("torchscript.pt"), @"torchscript.pt is a TorchScript archive (torchscript.pt/code/__torch__/torch/nn/modules/linear.py), which holds code; save the module's state_dict() with torch.save");
     insta::assert_snapshot!(refusal("several.npz"), @"several.npz is a zip archive without a data.pkl, expected one written by torch.save; from an .npz save one array as .npy");
     insta::assert_snapshot!(refusal("deflated.pt"), @"deflated.pt is an archive whose archive/data.pkl is compressed; torch.save stores members as they are");
     insta::assert_snapshot!(refusal("big_endian.pt"), @r#"big_endian.pt was saved on a "big"-endian machine, expected "little""#);
     insta::assert_snapshot!(refusal("list.pt"), @"list.pt holds a list, expected a dict of tensors");
     insta::assert_snapshot!(refusal("storage_missing.pt"), @"storage_missing.pt lacks data/0, the storage of tensor tensor");
     insta::assert_snapshot!(refusal("storage_short.pt"), @"storage_short.pt has tensor tensor in bytes 0..24 of data/0, which is 23 bytes long");
+    insta::assert_snapshot!(refusal("two_pickles.pt"), @"two_pickles.pt is a zip archive with several data.pkl: tensor/data.pkl, other/data.pkl");
+    insta::assert_snapshot!(refusal("same_member.pt"), @"same_member.pt has a member twice in its archive");
     let whole = fs_err::read(fixture("tensor.pt")).unwrap();
     insta::assert_snapshot!(open_bytes(&whole[..whole.len() - 30]).unwrap_err(), @"reader.pt is not a whole zip archive: invalid Zip archive: Could not find EOCD");
     assert!(open_bytes(&whole).is_ok(), "the ending says nothing");
