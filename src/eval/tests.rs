@@ -124,7 +124,7 @@ fn unary64(kind: Unary, x: f64) -> f64 {
         Unary::Sigmoid => 1.0 / (1.0 + (-x).exp()),
         Unary::Silu => x / (1.0 + (-x).exp()),
         Unary::Relu => x.max(0.0),
-        Unary::Gelu => 0.5 * x * (1.0 + libm::erf(x / 2f64.sqrt())),
+        Unary::Gelu => 0.5 * x * libm::erfc(-x / 2f64.sqrt()),
         Unary::GeluTanh => 0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh()),
     }
 }
