@@ -4,7 +4,6 @@ use super::block::Rows;
 use super::math;
 use crate::ir::{Binary, Unary};
 use pulp::Arch;
-use std::f32::consts::FRAC_1_SQRT_2;
 
 /// `out = kind(x)`; rows of `width`.
 pub(super) fn unary(kind: Unary, x: Rows<'_>, out: &mut [f32], width: usize) {
@@ -17,9 +16,9 @@ pub(super) fn unary(kind: Unary, x: Rows<'_>, out: &mut [f32], width: usize) {
             Unary::Tanh => map(math::tanh, x, out, width),
             Unary::Sigmoid => map(math::sigmoid, x, out, width),
             Unary::Silu => map(|v| v * math::sigmoid(v), x, out, width),
-            Unary::Gelu => map(|v| 0.5 * v * (1.0 + math::erf(v * FRAC_1_SQRT_2)), x, out, width),
+            Unary::Gelu => map(math::gelu, x, out, width),
             Unary::GeluTanh => map(math::gelu_tanh, x, out, width),
-            Unary::Relu => map(|v| if v < 0.0 { 0.0 } else { v }, x, out, width),
+            Unary::Relu => map(math::relu, x, out, width),
         },
     );
 }

@@ -29,6 +29,33 @@ pub(super) fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Resu
     }
 }
 
+/// `x [.., m, k]` times `y [.., k, n]`, one product for each position of the leading axes.
+pub(super) fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor, Error> {
+    let mut dims = x.dims().to_vec();
+    if let (Some(last), Some(n)) = (dims.last_mut(), y.dims().last()) {
+        *last = *n;
+    }
+    batches(x)?.matmul(&batches(y)?)?.reshape(dims)
+}
+
+/// `x` with at most one axis before its matrices, which a product then takes with whatever strides they have: heads
+/// are read where they lie. Copied only where several axes do not merge into one.
+fn batches(x: &Tensor) -> Result<Tensor, Error> {
+    let mut x = x.clone();
+    for axis in (0..x.rank().saturating_sub(2)).rev() {
+        if x.dims()[axis] == 1 {
+            x = x.squeeze(axis)?;
+        }
+    }
+    match x.dims() {
+        [outer @ .., m, k] if outer.len() > 1 => {
+            let dims = (outer.iter().product::<usize>(), *m, *k);
+            dense(&x)?.reshape(dims)
+        }
+        _ => Ok(x),
+    }
+}
+
 /// One spatial axis of a convolution.
 #[derive(Clone, Copy)]
 struct Axis {

@@ -25,6 +25,7 @@ mod run;
 mod shape;
 #[cfg(test)]
 mod tests;
+mod top;
 mod value;
 mod weights;
 

@@ -1,15 +1,19 @@
 //! Which ops run together: consecutive ops that look at one row at a time become one [`Program`], executed a block of
-//! rows after another so that what passes between them stays in a core's cache. All others run by themselves.
+//! rows after another so that what passes between them stays in a core's cache. A product that is only looked through
+//! for its largest elements runs with those that look ([`top`]). All others run by themselves.
 
 use super::rows::{Instr, Program, RowOp, Src};
+use super::top::{self, Top};
 use crate::ir::{ConvSpec, Graph, Node, Op, Reduce, ValueId};
 use crate::tensor::{DType, Shape};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A part of the evaluation.
 pub(super) enum Step<'g> {
     /// Ops over rows.
     Rows(Program),
+    /// A product and the search for its largest elements.
+    Top(Top),
     /// One op over a whole value.
     Whole(ValueId, WholeOp<'g>),
 }
@@ -113,7 +117,12 @@ pub(super) fn plan(graph: &Graph, round_all: bool) -> Vec<Step<'_>> {
     let mut steps = Vec::new();
     let mut open = Open::default();
     let uses = graph.uses();
+    let mut tops = top::find(graph, &uses);
+    let done_with: HashSet<ValueId> = tops.values().flat_map(Top::others).collect();
     for (id, node) in graph.nodes() {
+        if done_with.contains(&id) {
+            continue;
+        }
         match classify(graph, node) {
             Class::Leaf => {}
             Class::Row(op) => {
@@ -128,7 +137,7 @@ pub(super) fn plan(graph: &Graph, round_all: bool) -> Vec<Step<'_>> {
                 if node.args.iter().any(|a| open.holds.contains_key(a)) {
                     steps.extend(open.close(graph, &uses, round_all));
                 }
-                steps.push(Step::Whole(id, op));
+                steps.push(tops.remove(&id).map_or(Step::Whole(id, op), Step::Top));
             }
         }
     }

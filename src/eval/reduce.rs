@@ -95,7 +95,7 @@ pub(super) fn axis(kind: Reduce, x: &[f32], n: usize, inner: usize) -> Vec<f32> 
 }
 
 /// Runs `f(slab [n, inner], at, out)` for each block `at..` of the inner axis.
-fn over_blocks(x: &[f32], out: &mut [f32], n: usize, inner: usize, f: impl Fn(&[f32], usize, &mut [f32]) + Sync) {
+fn over_blocks<T: Send>(x: &[f32], out: &mut [T], n: usize, inner: usize, f: impl Fn(&[f32], usize, &mut [T]) + Sync) {
     out.par_chunks_mut(inner).zip(x.par_chunks(n * inner)).for_each(|(out, slab)| {
         out.par_chunks_mut(INNER_BLOCK).enumerate().for_each(|(block, out)| {
             Arch::new().dispatch(
@@ -130,18 +130,89 @@ pub(super) fn axis_softmax(x: &[f32], n: usize, inner: usize) -> Vec<f32> {
     out
 }
 
-/// Index of the first largest number along the middle of `x [outer, n, inner]`, dense; a NaN counts as the largest.
-pub(super) fn axis_argmax(x: &[f32], n: usize, inner: usize) -> Vec<i32> {
-    let mut out = vec![0i32; x.len() / n];
-    out.par_chunks_mut(inner).zip(x.par_chunks(n * inner)).for_each(|(out, slab)| {
-        for (at, out) in out.iter_mut().enumerate() {
-            let mut best = slab[at];
-            for (i, v) in slab[at..].iter().step_by(inner).enumerate().skip(1) {
-                if *v > best || (v.is_nan() && !best.is_nan()) {
-                    (best, *out) = (*v, i as i32);
-                }
+/// The largest number of a sequence, and the index where it is first.
+#[derive(Clone, Copy)]
+pub(super) struct First {
+    pub value: f32,
+    pub at: i32,
+}
+
+impl Default for First {
+    /// What any sequence begins with: nothing is smaller, and what is as small is first at 0.
+    fn default() -> First {
+        First { value: f32::NEG_INFINITY, at: 0 }
+    }
+}
+
+/// Whether `v` is larger than `best`; a NaN is larger than all numbers.
+#[inline(always)]
+fn exceeds(v: f32, best: f32) -> bool {
+    (v > best) | (v.is_nan() & !best.is_nan())
+}
+
+impl First {
+    #[inline(always)]
+    fn meet(&mut self, value: f32, at: i32) {
+        let better = exceeds(value, self.value);
+        self.value = if better { value } else { self.value };
+        self.at = if better { at } else { self.at };
+    }
+}
+
+/// The first largest number of a row.
+#[inline(always)]
+fn first_of_row(row: &[f32]) -> First {
+    let (chunks, rest) = row.as_chunks::<LANES>();
+    let mut lanes = [First::default().value; LANES];
+    let mut chunk_of = [0i32; LANES];
+    for (number, chunk) in (0i32..).zip(chunks) {
+        for i in 0..LANES {
+            let better = exceeds(chunk[i], lanes[i]);
+            lanes[i] = if better { chunk[i] } else { lanes[i] };
+            chunk_of[i] = if better { number } else { chunk_of[i] };
+        }
+    }
+    let mut first = First::default();
+    if !chunks.is_empty() {
+        for (i, (&value, chunk)) in (0i32..).zip(lanes.iter().zip(chunk_of)) {
+            let at = chunk * LANES as i32 + i;
+            let earlier = !exceeds(first.value, value) && at < first.at;
+            if exceeds(value, first.value) || earlier {
+                first = First { value, at };
             }
         }
+    }
+    for (at, value) in (chunks.len() as i32 * LANES as i32..).zip(rest) {
+        first.meet(*value, at);
+    }
+    first
+}
+
+/// Takes rows of `n` into the first largest of longer ones, of which they begin at `start`.
+pub(super) fn first_of_rows(x: &[f32], n: usize, start: usize, best: &mut [First]) {
+    best.par_iter_mut().zip(x.par_chunks(n)).for_each(|(best, row)| {
+        Arch::new().dispatch(
+            #[inline(always)]
+            || {
+                let first = first_of_row(row);
+                best.meet(first.value, start as i32 + first.at);
+            },
+        );
     });
-    out
+}
+
+/// Index of the first largest number along the middle of `x [outer, n, inner]`, dense; a NaN counts as the largest.
+pub(super) fn axis_argmax(x: &[f32], n: usize, inner: usize) -> Vec<i32> {
+    let mut best = vec![First::default(); x.len() / n];
+    if inner == 1 {
+        first_of_rows(x, n, 0, &mut best);
+    } else {
+        over_blocks(x, &mut best, n, inner, |slab, at, best| {
+            for i in 0..n {
+                let lane = &slab[i * inner + at..][..best.len()];
+                best.iter_mut().zip(lane).for_each(|(best, v)| best.meet(*v, i as i32));
+            }
+        });
+    }
+    best.into_iter().map(|first| first.at).collect()
 }

@@ -1,17 +1,19 @@
 //! Running a plan: values come to be, are read and freed.
 
-use super::plan::{Step, WholeOp, plan};
+use super::plan::{Step, WholeOp, plan, width};
 use super::pool::Pool;
 use super::rows::{Program, Watch, look};
+use super::top::{Fold, Top, rows_of_part};
 use super::value::{Reading, RoundF16, is_float, tensor};
 use super::{EvalError, HostTensor, InputCast, NonFinite, Options, Peak, Report, Values, fit};
 use super::{matrix, quantized, reduce, rows, shape, weights};
-use crate::ir::{Graph, Materializer, Op, ValueId};
+use crate::ir::{Graph, Materializer, Op, ValueId, Weight};
 use crate::tensor::{DType, Fact, WeightSource, round_f16};
 use crate::validate::Checked;
 use candle_core::{DType as Stored, Device, Error, Tensor};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Instant;
 
 /// Elements of a parallel chunk.
@@ -128,6 +130,7 @@ impl<'a> Evaluator<'a> {
         for step in &self.steps {
             match step {
                 Step::Rows(program) => run.rows(program)?,
+                Step::Top(top) => run.top(top)?,
                 Step::Whole(id, op) => run.whole(*id, *op)?,
             }
         }
@@ -202,16 +205,43 @@ impl Run<'_, '_> {
                 .map_err(failed)?;
             tensor(values, dims)
         } else {
-            let mut values = match weights::read_plain(self.evaluator.source, weight, &mut self.pool) {
+            let values = match self.read_plain(weight, 0..node.fact.shape.elements()) {
                 Some(values) => values,
-                None => self.materializer.read_f32(weight).map_err(failed)?,
+                None => {
+                    let mut values = self.materializer.read_f32(weight).map_err(failed)?;
+                    self.round_weight(&mut values);
+                    values
+                }
             };
-            if self.evaluator.options.round_f16 {
-                values.par_chunks_mut(CHUNK).for_each(round_f16);
-            }
             tensor(values, dims)
         };
         made.map_err(self.failed(id))
+    }
+
+    fn read_plain(&mut self, weight: &Weight, range: Range<usize>) -> Option<Vec<f32>> {
+        let mut values = weights::read_plain(self.evaluator.source, weight, range, &mut self.pool)?;
+        self.round_weight(&mut values);
+        Some(values)
+    }
+
+    fn round_weight(&self, values: &mut [f32]) {
+        if self.evaluator.options.round_f16 {
+            values.par_chunks_mut(CHUNK).for_each(round_f16);
+        }
+    }
+
+    /// Rows of a weight `[n, k]`: read by themselves where that can be, else cut from all of it.
+    fn weight_rows(&mut self, id: ValueId, rows: Range<usize>) -> Result<Tensor, EvalError> {
+        let k = width(&self.graph.fact(id).shape);
+        if let (None, Some(weight)) = (&self.values[id.index()], self.graph.constant(id)) {
+            let start = Instant::now();
+            let read = self.read_plain(weight, rows.start * k..rows.end * k);
+            self.spent("const", start);
+            if let Some(values) = read {
+                return tensor(values, &[rows.len(), k]).map_err(self.failed(id));
+            }
+        }
+        self.fetch(id)?.narrow(0, rows.start, rows.len()).map_err(self.failed(id))
     }
 
     /// One reader of `id` is done.
@@ -296,6 +326,52 @@ impl Run<'_, '_> {
         Ok(())
     }
 
+    fn top(&mut self, top: &Top) -> Result<(), EvalError> {
+        let node = self.graph.node(top.linear);
+        let evaluator = self.evaluator;
+        let failed = |source| evaluator.failed(top.linear, source);
+        let x = self.fetch(node.args[0])?;
+        let bias = node.args.get(2).map(|bias| self.fetch(*bias)).transpose()?;
+        let round = node.fact.dtype == DType::F16 || self.evaluator.options.round_f16;
+        let mut fold = Fold::new(&x, round, self.watch.values).map_err(&failed)?;
+        let (n, k) = (width(&node.fact.shape), width(&self.graph.fact(top.weight).shape));
+        let rows = rows_of_part(fold.rows(), n, k);
+        for first in (0..n).step_by(rows) {
+            let rows = rows.min(n - first);
+            let part = self.weight_rows(top.weight, first..first + rows)?;
+            if let Some(cast) = top.cast {
+                self.note(cast, &part)?;
+            }
+            let start = Instant::now();
+            let bias = bias.as_ref().map(|b| b.narrow(0, first, rows)).transpose().map_err(&failed)?;
+            let product = fold.multiply(&part, bias.as_ref()).map_err(&failed)?;
+            self.spent(node.op.name(), start);
+            let start = Instant::now();
+            fold.add(&product, first).map_err(&failed)?;
+            self.spent(self.graph.node(top.readers[0]).op.name(), start);
+            if self.values[top.weight.index()].is_none() {
+                self.pool.give(&part);
+            }
+        }
+        drop((x, bias));
+        self.saw(top.linear, fold.peak, fold.non_finite);
+        for id in &top.readers {
+            let dims = self.graph.fact(*id).shape.dims();
+            let made = if self.graph.fact(*id).dtype == DType::I32 {
+                Tensor::from_vec(fold.places(), dims, &Device::Cpu)
+            } else {
+                tensor(fold.values(), dims)
+            };
+            let made = made.map_err(self.failed(*id))?;
+            self.note(*id, &made)?;
+            self.values[id.index()] = Some(made).filter(|_| self.readers[id.index()] > 0);
+        }
+        for id in top.cast.iter().chain([&top.linear]) {
+            self.graph.node(*id).args.iter().for_each(|arg| self.release(*arg));
+        }
+        Ok(())
+    }
+
     /// Looks at a value where that is wanted.
     fn note(&mut self, id: ValueId, value: &Tensor) -> Result<(), EvalError> {
         if !self.watch.values || !is_float(value) {
@@ -312,7 +388,8 @@ impl Run<'_, '_> {
 
     fn saw(&mut self, id: ValueId, peak: f32, non_finite: bool) {
         if self.watch.values {
-            self.peaks.insert(id, peak);
+            let known = self.peaks.entry(id).or_default();
+            *known = known.max(peak);
             if non_finite && self.first_bad.is_none_or(|first| id < first) {
                 self.first_bad = Some(id);
             }
@@ -363,7 +440,7 @@ fn apply(op: WholeOp<'_>, args: &[Tensor], round: bool) -> Result<Tensor, Error>
     let weight = || args.get(1).ok_or_else(|| Error::Msg("a product without a weight".into()));
     let made = match op {
         WholeOp::Linear => matrix::linear(x, weight()?, args.get(2))?,
-        WholeOp::MatMul => shape::dense(x)?.matmul(&shape::dense(weight()?)?)?,
+        WholeOp::MatMul => matrix::matmul(x, weight()?)?,
         WholeOp::ArgMax { axis } => argmax(x, axis)?,
         WholeOp::Conv(spec) => matrix::conv(spec, x, weight()?, args.get(2))?,
         WholeOp::Reduce { kind, axis } => along(x, axis, 1, |x, n, inner| reduce::axis(kind, x, n, inner))?,

@@ -6,23 +6,29 @@ use super::rows::look;
 use crate::ir::{Edit, Source, Weight};
 use crate::tensor::{DType, WeightSource, round_f16};
 use rayon::prelude::*;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Elements that one task reads.
 const CHUNK: usize = 1 << 16;
 
-/// The finished values of `weight`, or `None` where its edits change more than dtype and shape, where a read fails, or
+/// Elements `range` of the finished values of `weight`, or `None` where its edits change more than dtype and shape, where a read fails, or
 /// where a value is not finite.
-pub(super) fn read_plain(source: &dyn WeightSource, weight: &Weight, pool: &mut Pool) -> Option<Vec<f32>> {
+pub(super) fn read_plain(
+    source: &dyn WeightSource,
+    weight: &Weight,
+    range: Range<usize>,
+    pool: &mut Pool,
+) -> Option<Vec<f32>> {
     let Source::Tensor(name) = weight.source() else { return None };
     let f16 = weight.fact().dtype == DType::F16;
     if !weight.fact().dtype.is_float() || !weight.edits().iter().all(keeps_values) {
         return None;
     }
-    let mut values = pool.take(weight.fact().shape.elements());
+    let mut values = pool.take(range.len());
     let failed = AtomicBool::new(false);
     values.par_chunks_mut(CHUNK).enumerate().for_each(|(at, out)| {
-        let read = source.read_f32(name, at * CHUNK, out);
+        let read = source.read_f32(name, range.start + at * CHUNK, out);
         if f16 {
             round_f16(out);
         }
