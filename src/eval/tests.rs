@@ -590,6 +590,49 @@ fn a_choice_that_is_folded_is_the_one_of_the_whole_product() {
 }
 
 #[test]
+fn a_choice_among_computed_rows_is_folded_too() {
+    let mut b = Builder::new("g");
+    let x = b.input("x", f32s(&[1500, 5])).unwrap();
+    let w = b.input("w", f32s(&[5, 1600])).unwrap();
+    let w = b.push("rows", Op::Transpose { perm: vec![1, 0] }, &[w]).unwrap();
+    let y = b.push("product", Op::Linear, &[x, w]).unwrap();
+    let top = b.push("top", Op::Reduce { kind: Reduce::Max, axis: 1 }, &[y]).unwrap();
+    b.output("y", top);
+    let graph = b.finish();
+    let [x, w] = [numbers(1500 * 5, 1), numbers(5 * 1600, 2)];
+    let want = (0..1500).map(|i| {
+        let product = |j: usize| (0..5).map(|k| f64::from(x[i * 5 + k]) * f64::from(w[k * 1600 + j])).sum::<f64>();
+        (0..1600).map(product).fold(f64::NEG_INFINITY, f64::max)
+    });
+    let want: Vec<f64> = want.collect();
+    for (got, want) in run(&graph, &[x, w]).iter().zip(want) {
+        assert!((f64::from(*got) - want).abs() < 2e-5, "{got} {want}");
+    }
+}
+
+#[test]
+fn only_products_that_nothing_else_reads_are_folded() {
+    let folded = |graph: &Graph| {
+        let steps = super::plan::plan(graph, false);
+        steps.iter().filter(|s| matches!(s, super::plan::Step::Top(_))).count()
+    };
+    assert_eq!(folded(&choice(DType::F32, 2, 3, true, true, false)), 1);
+    assert_eq!(folded(&choice(DType::F32, 2, 3, true, true, true)), 0, "the product is an output");
+    for (axis, also, want) in [(1, false, 1), (0, false, 0), (1, true, 0)] {
+        let mut b = Builder::new("g");
+        let (x, w) = (b.input("x", f32s(&[4, 5])).unwrap(), b.input("w", f32s(&[3, 5])).unwrap());
+        let y = b.push("product", Op::Linear, &[x, w]).unwrap();
+        let top = b.push("top", Op::ArgMax { axis }, &[y]).unwrap();
+        b.output("top", top);
+        if also {
+            let y = b.unary(Unary::Abs, y).unwrap();
+            b.output("y", y);
+        }
+        assert_eq!(folded(&b.finish()), want, "axis {axis}, another reader {also}");
+    }
+}
+
+#[test]
 fn faults_of_a_weight_that_is_read_in_parts_are_named() {
     let n = 3000;
     let mut weight = numbers(n * 5, 1);
