@@ -106,7 +106,7 @@ impl Fold {
         self.best.len()
     }
 
-    /// The product with rows `first..` of the weight.
+    /// The product with some rows of the weight, and their part of the bias.
     pub fn multiply(&self, part: &Tensor, bias: Option<&Tensor>) -> Result<Tensor, Error> {
         let product = matrix::linear(&self.x, part, bias)?;
         if self.round {
