@@ -3,7 +3,7 @@
 use super::plan::{Step, WholeOp, plan, width};
 use super::pool::Pool;
 use super::rows::{Program, Watch, look};
-use super::top::{Fold, Top, rows_of_part};
+use super::top::{Fold, Found, Top, rows_of_part};
 use super::value::{Reading, RoundF16, is_float, tensor};
 use super::{EvalError, HostTensor, InputCast, NonFinite, Options, Peak, Report, Values, fit};
 use super::{matrix, quantized, reduce, rows, shape, weights};
@@ -327,40 +327,14 @@ impl Run<'_, '_> {
     }
 
     fn top(&mut self, top: &Top) -> Result<(), EvalError> {
-        let node = self.graph.node(top.linear);
-        let evaluator = self.evaluator;
-        let failed = |source| evaluator.failed(top.linear, source);
-        let x = self.fetch(node.args[0])?;
-        let bias = node.args.get(2).map(|bias| self.fetch(*bias)).transpose()?;
-        let round = node.fact.dtype == DType::F16 || self.evaluator.options.round_f16;
-        let mut fold = Fold::new(&x, round, self.watch.values).map_err(&failed)?;
-        let (n, k) = (width(&node.fact.shape), width(&self.graph.fact(top.weight).shape));
-        let rows = rows_of_part(fold.rows(), n, k);
-        for first in (0..n).step_by(rows) {
-            let rows = rows.min(n - first);
-            let part = self.weight_rows(top.weight, first..first + rows)?;
-            if let Some(cast) = top.cast {
-                self.note(cast, &part)?;
-            }
-            let start = Instant::now();
-            let bias = bias.as_ref().map(|b| b.narrow(0, first, rows)).transpose().map_err(&failed)?;
-            let product = fold.multiply(&part, bias.as_ref()).map_err(&failed)?;
-            self.spent(node.op.name(), start);
-            let start = Instant::now();
-            fold.add(&product, first).map_err(&failed)?;
-            self.spent(self.graph.node(top.readers[0]).op.name(), start);
-            if self.values[top.weight.index()].is_none() {
-                self.pool.give(&part);
-            }
-        }
-        drop((x, bias));
-        self.saw(top.linear, fold.peak, fold.non_finite);
+        let found = self.search(top)?;
+        self.saw(top.linear, found.peak, found.non_finite);
         for id in &top.readers {
-            let dims = self.graph.fact(*id).shape.dims();
-            let made = if self.graph.fact(*id).dtype == DType::I32 {
-                Tensor::from_vec(fold.places(), dims, &Device::Cpu)
+            let Fact { dtype, shape } = self.graph.fact(*id);
+            let made = if dtype.is_float() {
+                tensor(found.largest.clone(), shape.dims())
             } else {
-                tensor(fold.values(), dims)
+                Tensor::from_vec(found.places.clone(), shape.dims(), &Device::Cpu)
             };
             let made = made.map_err(self.failed(*id))?;
             self.note(*id, &made)?;
@@ -370,6 +344,37 @@ impl Run<'_, '_> {
             self.graph.node(*id).args.iter().for_each(|arg| self.release(*arg));
         }
         Ok(())
+    }
+
+    /// Multiplies by some rows of the weight after others, and looks each product through.
+    fn search(&mut self, top: &Top) -> Result<Found, EvalError> {
+        let node = self.graph.node(top.linear);
+        let evaluator = self.evaluator;
+        let failed = |source| evaluator.failed(top.linear, source);
+        let x = self.fetch(node.args[0])?;
+        let bias = node.args.get(2).map(|bias| self.fetch(*bias)).transpose()?;
+        let round = node.fact.dtype == DType::F16 || evaluator.options.round_f16;
+        let mut fold = Fold::new(&x, round, self.watch.values).map_err(failed)?;
+        let n = width(&node.fact.shape);
+        let rows = rows_of_part(fold.rows(), n, width(&self.graph.fact(top.weight).shape));
+        for first in (0..n).step_by(rows) {
+            let rows = rows.min(n - first);
+            let part = self.weight_rows(top.weight, first..first + rows)?;
+            if let Some(cast) = top.cast {
+                self.note(cast, &part)?;
+            }
+            let start = Instant::now();
+            let bias = bias.as_ref().map(|b| b.narrow(0, first, rows)).transpose().map_err(failed)?;
+            let product = fold.multiply(&part, bias.as_ref()).map_err(failed)?;
+            self.spent(node.op.name(), start);
+            let start = Instant::now();
+            fold.add(&product, first).map_err(failed)?;
+            self.spent(self.graph.node(top.readers[0]).op.name(), start);
+            if self.values[top.weight.index()].is_none() {
+                self.pool.give(&part);
+            }
+        }
+        Ok(fold.finish())
     }
 
     /// Looks at a value where that is wanted.

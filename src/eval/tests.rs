@@ -1,5 +1,8 @@
 //! Every op against a plain f64 reference, alone and fused with its neighbours.
 
+mod choice;
+mod matmul;
+
 use super::accuracy::{Accuracy, accuracy};
 use super::*;
 use crate::ir::{Binary, Builder, ConvSpec, Graph, Op, Reduce, Unary, ValueId, Weight};
@@ -49,6 +52,17 @@ fn run_with(graph: &Graph, values: &[Vec<f32>], options: Options) -> (Vec<f32>, 
 
 fn run(graph: &Graph, values: &[Vec<f32>]) -> Vec<f32> {
     run_with(graph, values, Options::default()).0
+}
+
+/// Indices of largest elements, as numbers that f64 holds.
+fn places(graph: &Graph, values: Vec<f32>) -> Vec<i32> {
+    let memory = Memory::default();
+    let (outputs, _) =
+        Evaluator::new(Checked::unchecked(graph), &memory, Options::default()).run(&feed(graph, &[values])).unwrap();
+    match outputs["y"].values() {
+        Values::I32(values) => values.clone(),
+        Values::F32(values) => panic!("{values:?}"),
+    }
 }
 
 /// Runs `op` on numbers and holds it to its accuracy class against `reference`, which takes operands and gives
@@ -247,45 +261,6 @@ proptest! {
                 (terms.clone().sum(), terms.map(f64::abs).sum())
             }).collect()
         });
-    }
-
-    #[test]
-    fn matmul_of_values_and_of_views(
-        lead in prop::collection::vec(1usize..4, 0..3),
-        (m, k, n) in (1usize..9, 1usize..9, 1usize..9),
-        order in Just([0usize, 1, 2, 3]).prop_shuffle(),
-        seed in 0u64..99,
-    ) {
-        let (x, y) = ([lead.as_slice(), &[m, k]].concat(), [lead.as_slice(), &[k, n]].concat());
-        let product = |x: &Nd, y: &Nd| {
-            positions(&[lead.as_slice(), &[m, n]].concat()).iter().map(|p| {
-                let (outer, i, j) = (&p[..lead.len()], p[lead.len()], p[lead.len() + 1]);
-                let terms = (0..k).map(|k| x.at(&[outer, &[i, k]].concat()) * y.at(&[outer, &[k, j]].concat()));
-                (terms.clone().sum(), terms.map(f64::abs).sum())
-            }).collect::<Vec<(f64, f64)>>()
-        };
-        holds(Op::MatMul, &[&x, &y], seed, |a| product(&a[0], &a[1]));
-        // The second operand as a view: stored in another order of axes, as heads are.
-        let perm: Vec<usize> = order.into_iter().filter(|axis| *axis < y.len()).collect();
-        let mut stored = vec![0; y.len()];
-        perm.iter().zip(&y).for_each(|(axis, extent)| stored[*axis] = *extent);
-        let mut b = Builder::new("g");
-        let (a, v) = (b.input("x0", f32s(&x)).unwrap(), b.input("x1", f32s(&stored)).unwrap());
-        let v = b.push("view", Op::Transpose { perm: perm.clone() }, &[v]).unwrap();
-        let out = b.push("y", Op::MatMul, &[a, v]).unwrap();
-        b.output("y", out);
-        let values = [numbers(x.iter().product(), seed), numbers(y.iter().product(), seed + 1)];
-        let wide = |v: &[f32]| v.iter().map(|v| f64::from(*v)).collect::<Vec<_>>();
-        let inner = Nd { dims: stored, values: wide(&values[1]) };
-        let turned = positions(&y).iter().map(|p| {
-            let mut from = vec![0; y.len()];
-            perm.iter().zip(p).for_each(|(axis, i)| from[*axis] = *i);
-            inner.at(&from)
-        }).collect();
-        let want = product(&Nd { dims: x, values: wide(&values[0]) }, &Nd { dims: y, values: turned });
-        for (got, (want, terms)) in run(&b.finish(), &values).iter().zip(want) {
-            prop_assert!((f64::from(*got) - want).abs() <= 1e-6 * terms);
-        }
     }
 
     #[test]
@@ -530,135 +505,6 @@ fn weights_are_read_and_their_faults_named() {
     let err = run(&memory).unwrap_err();
     let source = std::error::Error::source(&err).unwrap();
     insta::assert_snapshot!(format!("{err}: {source}"), @"weight plain: tensor w is not in memory");
-}
-
-/// A product of `x [2, rows, 5]` with a weight of `n` rows whose maximum and its place are outputs, and, where it is
-/// `held`, the product as well, so that it is made in one piece.
-fn choice(dtype: DType, rows: usize, n: usize, widened: bool, bias: bool, held: bool) -> Graph {
-    let mut b = Builder::new("g");
-    let x = b.input("x", Fact::new(dtype, [2, rows, 5])).unwrap();
-    let stored = Weight::tensor("w", &f32s(&[n, 5])).unwrap();
-    let half = dtype == DType::F16 || widened;
-    let stored = if half { stored.edit(crate::ir::Edit::Cast(DType::F16)).unwrap() } else { stored };
-    let mut w = b.constant("w", stored);
-    if widened {
-        w = b.push("widened", Op::Cast(DType::F32), &[w]).unwrap();
-    }
-    let mut args = vec![x, w];
-    if bias {
-        let bias = Weight::tensor("b", &f32s(&[n])).unwrap();
-        let bias = if dtype == DType::F16 { bias.edit(crate::ir::Edit::Cast(dtype)).unwrap() } else { bias };
-        args.push(b.constant("b", bias));
-    }
-    let y = b.push("product", Op::Linear, &args).unwrap();
-    let top = b.push("top", Op::Reduce { kind: Reduce::Max, axis: 2 }, &[y]).unwrap();
-    let at = b.push("at", Op::ArgMax { axis: 2 }, &[y]).unwrap();
-    b.output("top", top);
-    b.output("at", at);
-    if held {
-        b.output("product", y);
-    }
-    b.finish()
-}
-
-#[test]
-fn a_choice_that_is_folded_is_the_one_of_the_whole_product() {
-    // Enough rows that the weight comes in three parts, the last of them short.
-    let (rows, n) = (1500, 1600);
-    let mut memory = Memory::default();
-    memory.insert_f32("w", &[n, 5], &numbers(n * 5, 1));
-    memory.insert_f32("b", &[n], &numbers(n, 2));
-    let run = |graph: &Graph, options| {
-        let inputs = feed(graph, &[numbers(2 * rows * 5, 3)]);
-        Evaluator::new(Checked::unchecked(graph), &memory, options).run(&inputs).unwrap()
-    };
-    for (dtype, widened, bias, round_f16) in [
-        (DType::F32, false, false, false),
-        (DType::F32, false, true, true),
-        (DType::F32, true, true, false),
-        (DType::F16, false, true, false),
-    ] {
-        let options = Options { round_f16, trace: true, profile: true };
-        let (folded, report) = run(&choice(dtype, rows, n, widened, bias, false), options);
-        let (held, whole) = run(&choice(dtype, rows, n, widened, bias, true), options);
-        for name in ["top", "at"] {
-            assert_eq!(folded[name], held[name], "{name} of {dtype}, widened {widened}, bias {bias}");
-        }
-        assert_eq!(report.peaks, whole.peaks);
-        assert!(["const", "linear", "reduce_max"].iter().all(|op| report.seconds.contains_key(op)), "{report:?}");
-    }
-}
-
-#[test]
-fn faults_of_a_weight_that_is_read_in_parts_are_named() {
-    let n = 3000;
-    let mut weight = numbers(n * 5, 1);
-    weight[n * 5 - 2] = f32::INFINITY;
-    let mut memory = Memory::default();
-    memory.insert_f32("w", &[n, 5], &weight);
-    let graph = choice(DType::F32, 1000, n, false, false, false);
-    let inputs = feed(&graph, &[numbers(2 * 1000 * 5, 3)]);
-    let err = Evaluator::new(Checked::unchecked(&graph), &memory, Options::default()).run(&inputs).unwrap_err();
-    let source = std::error::Error::source(&err).unwrap();
-    insta::assert_snapshot!(format!("{err}: {source}"), @"weight w: w in memory: element 14998 is inf, which f32 cannot hold as a finite number");
-}
-
-#[test]
-fn a_product_that_overflows_is_where_it_stopped_being_finite() {
-    let mut memory = Memory::default();
-    memory.insert_f32("w", &[2, 5], &[1e30; 10]);
-    let graph = choice(DType::F32, 1, 2, false, false, false);
-    let inputs = feed(&graph, &[vec![1e30; 10]]);
-    let (_, report) = Evaluator::new(Checked::unchecked(&graph), &memory, Options::default()).run(&inputs).unwrap();
-    assert_eq!(report.non_finite, Some(NonFinite { path: "product".into(), op: "linear" }));
-}
-
-/// Indices of largest elements, as numbers that f64 holds.
-fn places(graph: &Graph, values: Vec<f32>) -> Vec<i32> {
-    let memory = Memory::default();
-    let (outputs, _) =
-        Evaluator::new(Checked::unchecked(graph), &memory, Options::default()).run(&feed(graph, &[values])).unwrap();
-    match outputs["y"].values() {
-        Values::I32(values) => values.clone(),
-        Values::F32(values) => panic!("{values:?}"),
-    }
-}
-
-#[test]
-fn the_first_largest() {
-    const NAN: f32 = f32::NAN;
-    const LEAST: f32 = f32::NEG_INFINITY;
-    let last = graph_of(Op::ArgMax { axis: 1 }, &[f32s(&[2, 3])]);
-    let first = graph_of(Op::ArgMax { axis: 0 }, &[f32s(&[3, 2])]);
-    for (a, b, want) in [
-        ([1.0, 3.0, 3.0], [-5.0, -4.0, -6.0], [1, 1]),
-        ([1.0, NAN, NAN], [NAN, 9.0, NAN], [1, 0]),
-        ([LEAST, LEAST, LEAST], [LEAST, NAN, f32::INFINITY], [0, 1]),
-        ([-0.0, 0.0, -1.0], [0.0, 0.0, 1e-45], [0, 2]),
-    ] {
-        assert_eq!(places(&last, [a, b].concat()), want);
-        assert_eq!(places(&first, a.iter().zip(b).flat_map(|(a, b)| [*a, b]).collect()), want);
-    }
-    for n in [31, 32, 33, 64, 70_001, 200_000] {
-        for axis in [0, 1] {
-            let dims = if axis == 0 { [n, 1] } else { [1, n] };
-            let graph = graph_of(Op::ArgMax { axis }, &[f32s(&dims)]);
-            for at in [0, 1, n / 2, n - 2, n - 1] {
-                let mut x = vec![-3.0; n];
-                x[at..].fill(-2.5);
-                assert_eq!(places(&graph, x.clone()), [at as i32]);
-                x[at] = NAN;
-                x[n - 1] = NAN;
-                assert_eq!(places(&graph, x), [at as i32]);
-            }
-        }
-    }
-}
-
-#[test]
-fn a_place_is_that_of_the_rounded_value() {
-    let graph = graph_of(Op::ArgMax { axis: 0 }, &[Fact::new(DType::F16, [3])]);
-    assert_eq!(places(&graph, vec![1.0, 2.0, 2.0001]), [1]);
 }
 
 /// Scales along every axis, in f32 and in f16, where each product is rounded.

@@ -5,6 +5,7 @@
 use super::matrix;
 use super::reduce::{self, First};
 use super::rows::look;
+use super::shape::dense;
 use super::value::{Reading, RoundF16};
 use crate::ir::{Graph, Op, Reduce, ValueId};
 use crate::tensor::DType;
@@ -78,7 +79,15 @@ pub(super) struct Fold {
     round: bool,
     watch: bool,
     best: Vec<First>,
-    /// What was seen of the product, where that is wanted: the largest finite magnitude, and whether all was finite.
+    peak: f32,
+    non_finite: bool,
+}
+
+/// The largest element of each row and its place, and what was seen of the product where it was looked at: the largest
+/// finite magnitude, and whether something was not finite.
+pub(super) struct Found {
+    pub largest: Vec<f32>,
+    pub places: Vec<i32>,
     pub peak: f32,
     pub non_finite: bool,
 }
@@ -87,7 +96,7 @@ impl Fold {
     /// Of the products of `x [.., k]`, rounded to f16 where `round` says so, and looked at where `watch` does.
     pub fn new(x: &Tensor, round: bool, watch: bool) -> Result<Fold, Error> {
         let k = x.dims().last().copied().unwrap_or(1);
-        let x = super::shape::dense(x)?.reshape((x.elem_count() / k, k))?;
+        let x = dense(x)?.reshape((x.elem_count() / k, k))?;
         let best = vec![First::default(); x.dims()[0]];
         Ok(Fold { x, round, watch, best, peak: 0.0, non_finite: false })
     }
@@ -97,7 +106,7 @@ impl Fold {
         self.best.len()
     }
 
-    /// The product with rows `first..` of the weight.
+    /// The product with some rows of the weight, and their part of the bias.
     pub fn multiply(&self, part: &Tensor, bias: Option<&Tensor>) -> Result<Tensor, Error> {
         let product = matrix::linear(&self.x, part, bias)?;
         if self.round {
@@ -121,13 +130,13 @@ impl Fold {
         Ok(())
     }
 
-    /// The largest elements.
-    pub fn values(&self) -> Vec<f32> {
-        self.best.iter().map(|b| b.value).collect()
-    }
-
-    /// Where they are.
-    pub fn places(&self) -> Vec<i32> {
-        self.best.iter().map(|b| b.at).collect()
+    /// What was found, after all products.
+    pub fn finish(self) -> Found {
+        Found {
+            largest: self.best.iter().map(|b| b.value).collect(),
+            places: self.best.iter().map(|b| b.at).collect(),
+            peak: self.peak,
+            non_finite: self.non_finite,
+        }
     }
 }
