@@ -4,3 +4,4 @@
 
 pub mod blocks;
 pub mod gemma_audio;
+pub mod reader;
