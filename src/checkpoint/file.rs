@@ -21,6 +21,8 @@ pub struct Shard {
     pub name: String,
     /// Its tensors.
     pub tensors: BTreeMap<String, Entry>,
+    /// Its `__metadata__`.
+    pub metadata: BTreeMap<String, String>,
     file: File,
     data: u64,
 }
@@ -52,8 +54,8 @@ impl Shard {
         }
         let mut json = vec![0u8; header as usize];
         file.read_exact_at(&mut json, LENGTH_BYTES).map_err(io)?;
-        let tensors = header::parse(&json, rest - header, &name)?;
-        Ok(Shard { path: path.into(), name, tensors, file, data: LENGTH_BYTES + header })
+        let (tensors, metadata) = header::parse(&json, rest - header, &name)?;
+        Ok(Shard { path: path.into(), name, tensors, metadata, file, data: LENGTH_BYTES + header })
     }
 
     /// Byte of the file that byte `offset` of the data is.

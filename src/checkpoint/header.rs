@@ -36,8 +36,8 @@ struct RawEntry {
     data_offsets: (u64, u64),
 }
 
-/// All tensors of one file, as its header lists them.
-struct RawHeader(BTreeMap<String, RawEntry>);
+/// All tensors of one file, as its header lists them, and what else it says.
+struct RawHeader(BTreeMap<String, RawEntry>, BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for RawHeader {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -50,10 +50,10 @@ impl<'de> Deserialize<'de> for RawHeader {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawHeader, A::Error> {
-                let mut tensors = BTreeMap::new();
+                let (mut tensors, mut metadata) = (BTreeMap::new(), BTreeMap::new());
                 while let Some(name) = map.next_key::<String>()? {
                     if name == "__metadata__" {
-                        map.next_value::<BTreeMap<String, String>>()?;
+                        metadata = map.next_value()?;
                         continue;
                     }
                     let entry = map.next_value()?;
@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for RawHeader {
                     }
                     tensors.insert(name, entry);
                 }
-                Ok(RawHeader(tensors))
+                Ok(RawHeader(tensors, metadata))
             }
         }
         deserializer.deserialize_map(Tensors)
@@ -107,11 +107,14 @@ pub fn spelling(dtype: DType) -> &'static str {
     }
 }
 
-/// Reads the JSON of a header and holds it against the `data` bytes that follow it in `file`.
+type Parsed = (BTreeMap<String, Entry>, BTreeMap<String, String>);
+
+/// Reads the JSON of a header and holds it against the `data` bytes that follow it in `file`: its tensors, and its
+/// `__metadata__`.
 ///
 /// # Errors
 /// Not UTF-8, not such a header, a tensor given twice, or offsets that do not tile the data exactly.
-pub fn parse(json: &[u8], data: u64, file: &str) -> Result<BTreeMap<String, Entry>, CheckpointError> {
+pub fn parse(json: &[u8], data: u64, file: &str) -> Result<Parsed, CheckpointError> {
     let text =
         std::str::from_utf8(json).map_err(|e| CheckpointError::NotUtf8 { file: file.into(), at: e.valid_up_to() })?;
     let raw: RawHeader =
@@ -119,7 +122,7 @@ pub fn parse(json: &[u8], data: u64, file: &str) -> Result<BTreeMap<String, Entr
     let tensors = raw.0.into_iter().map(|(name, raw)| Ok((name.clone(), entry(file, name, raw)?)));
     let tensors = tensors.collect::<Result<BTreeMap<_, _>, CheckpointError>>()?;
     tile(&tensors, data, file)?;
-    Ok(tensors)
+    Ok((tensors, raw.1))
 }
 
 fn entry(file: &str, tensor: String, raw: RawEntry) -> Result<Entry, CheckpointError> {
