@@ -8,6 +8,7 @@ mod diff;
 mod doctor;
 mod encoder;
 mod failure;
+mod gate;
 mod inspect;
 mod progress;
 mod regions;
@@ -55,6 +56,7 @@ enum Command {
     Compile(compile::Opts),
     Doctor(doctor::Opts),
     Encoder(encoder::Opts),
+    Gate(gate::Opts),
     Inspect(inspect::Opts),
     Regions(regions::Opts),
     Run(run::Opts),
@@ -107,6 +109,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
         Command::Compile(opts) => compile::run(opts, &cli.common),
         Command::Doctor(opts) => doctor::run(opts),
         Command::Encoder(opts) => encoder::run(opts, &cli.common),
+        Command::Gate(opts) => gate::run(opts, &cli.common),
         Command::Inspect(opts) => inspect::run(opts),
         Command::Regions(opts) => regions::run(opts),
         Command::Run(opts) => run::run(opts, &cli.common),

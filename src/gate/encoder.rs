@@ -270,7 +270,12 @@ fn cosine_check(found: &[Found], limits: &Limits) -> Check {
     let figures = json!({
         "tokens": tokens, "least_mean": least_mean, "min": least, "min_at": place, "max_abs": max_abs, "failed": bad,
     });
-    Check::run("cosine", bad.is_empty(), says, figures)
+    let line = |f: &Found| {
+        let Comparison { cosine_mean, cosine_min, cosine_min_row, .. } = f.cosine;
+        format!("{}: mean {cosine_mean:.7}, min {cosine_min:.7} at token {cosine_min_row}", f.clip)
+    };
+    let lines = found.iter().filter(|f| !holds(&f.cosine)).map(line).collect();
+    Check::run("cosine", bad.is_empty(), says, figures).with_lines(lines)
 }
 
 fn arm_check(name: &'static str, applies: &str, found: &[Found]) -> Check {

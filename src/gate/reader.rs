@@ -305,7 +305,13 @@ fn flips_check(found: &[Found], limits: &Limits) -> Check {
         limits.flips_percent
     );
     let figures = json!({ "tokens": tokens, "flips": flips, "percent": percent, "top1_logit_max_abs": apart });
-    Check::run("flips", percent <= limits.flips_percent, says, figures)
+    let line = |clip: &str, flip: &Flip| {
+        let margin = flip.margin.map_or_else(|| "unknown".into(), |margin| format!("{margin:.4}"));
+        let blank = if flip.blank { ", blank" } else { "" };
+        format!("{clip} token {}: {}, the reference {}, margin {margin}{blank}", flip.token, flip.found, flip.reference)
+    };
+    let lines = found.iter().flat_map(|f| f.flips.iter().map(|flip| line(&f.clip, flip))).collect();
+    Check::run("flips", percent <= limits.flips_percent, says, figures).with_lines(lines)
 }
 
 fn blanks_check(found: &[Found], limits: &Limits) -> Check {
@@ -324,7 +330,12 @@ fn blanks_check(found: &[Found], limits: &Limits) -> Check {
             flip.margin
         ),
     };
-    Check::run("blanks", bad.is_empty(), says, json!({ "flips": flips().count(), "above_margin": bad.len() }))
+    let line = |(clip, flip): (&str, &BlankFlip)| {
+        let read = if flip.found { "blank" } else { "a word" };
+        format!("{clip} token {}: {read}, apart by {:.4}", flip.token, flip.margin)
+    };
+    let figures = json!({ "flips": flips().count(), "above_margin": bad.len() });
+    Check::run("blanks", bad.is_empty(), says, figures).with_lines(flips().map(line).collect())
 }
 
 fn read_clip<E: Error>(

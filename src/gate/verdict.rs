@@ -35,6 +35,9 @@ pub struct Check {
     pub verdict: Verdict,
     /// Its figures in a sentence; empty where it was not run.
     pub says: String,
+    /// More for people, a line each, such as every flip; the clips' figures have the same.
+    #[serde(skip)]
+    pub lines: Vec<String>,
     /// Its figures.
     pub figures: Value,
 }
@@ -42,12 +45,19 @@ pub struct Check {
 impl Check {
     /// A check that was run.
     pub fn run(name: &'static str, held: bool, says: String, figures: Value) -> Check {
-        Check { name, verdict: Verdict::of(held), says, figures }
+        Check { name, verdict: Verdict::of(held), says, lines: Vec::new(), figures }
     }
 
     /// A check that was not.
     pub fn not_run(name: &'static str, reason: impl Into<String>) -> Check {
-        Check { name, verdict: Verdict::NotRun { reason: reason.into() }, says: String::new(), figures: Value::Null }
+        let verdict = Verdict::NotRun { reason: reason.into() };
+        Check { name, verdict, says: String::new(), lines: Vec::new(), figures: Value::Null }
+    }
+
+    /// The same check with lines for people.
+    #[must_use]
+    pub fn with_lines(self, lines: Vec<String>) -> Check {
+        Check { lines, ..self }
     }
 }
 
