@@ -6,7 +6,7 @@
 
 use super::numbers::{self, Repeats, finite_check, given, leading_ones, repeat, repeats_check, run, with_values};
 use super::reader::read_soft;
-use super::red_arm::{self, Arm, Outcome, Token};
+use super::red_arm::{self, Arm, Token};
 use super::transcripts::{self, Read};
 use super::{Case, Check, GateError, Golden, GoldenError, Limits, Options, Report, Tensors};
 use crate::eval::{Comparison, HostTensor, Values, compare};
@@ -211,7 +211,7 @@ fn soft_tokens<E: Error>(case: &Case<'_, E>, clip: &Clip<'_>, inputs: &Tensors) 
         model: "encoder",
         clip: case.golden.name.clone(),
         output: SOFT_TOKENS,
-        found: found.map_or_else(|| "not at all".into(), |t| t.fact().to_string()),
+        found: found.map_or_else(|| "absent".into(), |t| t.fact().to_string()),
         expected: format!("floats of {expected:?}"),
     };
     let soft = soft.ok_or_else(wrong)?;
@@ -247,7 +247,8 @@ fn arm<E: Error>(
         red: cosine(&red, &reference),
         own: cosine(&red, &green),
     };
-    Ok(Some(Arm { name, outcome: token.outcome(limits), figures: json!(token) }))
+    let says = format!("last token at {:.4} to the reference, without the arm {:.4}", token.red, token.green);
+    Ok(Some(Arm { name, outcome: token.outcome(limits), figures: json!(token), says }))
 }
 
 fn cosine_check(found: &[Found], limits: &Limits) -> Check {
@@ -279,8 +280,8 @@ fn cosine_check(found: &[Found], limits: &Limits) -> Check {
 }
 
 fn arm_check(name: &'static str, applies: &str, found: &[Found]) -> Check {
-    let none = Arm { name, outcome: Outcome::NotApplicable, figures: json!(null) };
-    let of = |f: &Found| f.red_arm.clone().filter(|arm| arm.name == name).unwrap_or_else(|| none.clone());
+    let none = || Arm::not_applicable(name);
+    let of = |f: &Found| f.red_arm.clone().filter(|arm| arm.name == name).unwrap_or_else(none);
     let arms: Vec<Arm> = found.iter().map(of).collect();
     let clips: Vec<(&str, &Arm)> = found.iter().map(|f| f.clip.as_str()).zip(&arms).collect();
     red_arm::check(name, applies, &clips)

@@ -51,9 +51,9 @@ pub enum GateError<E: Error + 'static> {
         #[source]
         source: E,
     },
-    #[error("the {model} takes {input} {found}, expected {expected}")]
+    #[error("{input} of the {model} is {found}, expected {expected}")]
     Input { model: &'static str, input: &'static str, found: String, expected: String },
-    #[error("the {model} gives {output} {found} for clip {clip}, expected {expected}")]
+    #[error("{output} of the {model} for clip {clip} is {found}, expected {expected}")]
     Output { model: &'static str, clip: String, output: &'static str, found: String, expected: String },
     #[error("the reader cannot take clip {clip}: it has {tokens} tokens, and the reader {length}")]
     TooLong { clip: String, tokens: usize, length: usize },

@@ -126,7 +126,7 @@ mod tests {
         let overrides: LimitOverrides = serde_json::from_str(r#"{"margin": 0.1, "cosine_min": 0.9}"#).unwrap();
         let replaced = Limits::of(Precision::Fp16).with(&overrides).unwrap();
         assert_eq!((replaced.margin, replaced.cosine_min, replaced.cosine_mean), (0.1, Some(0.9), 0.999));
-        insta::assert_snapshot!(serde_json::from_str::<LimitOverrides>(r#"{"cosine": 1}"#).unwrap_err(), @"");
+        insta::assert_snapshot!(serde_json::from_str::<LimitOverrides>(r#"{"cosine": 1}"#).unwrap_err(), @"unknown field `cosine`, expected one of `cosine_mean`, `cosine_min`, `margin`, `flips_percent`, `transcripts_percent`, `wer_points` at line 1 column 9");
     }
 
     #[test]

@@ -212,7 +212,7 @@ fn outputs<E: Error>(raw: &Tensors, clip: &str, length: usize) -> Result<Outputs
         model: "reader",
         clip: clip.into(),
         output,
-        found: raw.get(output).map_or_else(|| "not at all".into(), |t| t.fact().to_string()),
+        found: raw.get(output).map_or_else(|| "absent".into(), |t| t.fact().to_string()),
         expected: format!("{expected} of [1, {length}]"),
     };
     let row = |output| raw.get(output).filter(|t| t.fact().shape.dims() == [1, length]).map(HostTensor::values);
@@ -255,7 +255,7 @@ fn max_abs(found: &[f32], reference: &[f32], valid: usize) -> f64 {
 /// reference there: either alone may be a flip of a near-tie.
 fn arm<E: Error>(case: &Case<'_, E>, clip: &Clip<'_>, green: &Outputs) -> Result<Arm, GateError<E>> {
     let Some(half) = clip.second_half() else {
-        return Ok(Arm { name: ARM, outcome: Outcome::NotApplicable, figures: json!(null) });
+        return Ok(Arm::not_applicable(ARM));
     };
     let raw = run(case, &clip.zeroed(&half))?;
     let red = outputs(&raw, &case.golden.name, clip.mask.values().len())?;
@@ -263,7 +263,13 @@ fn arm<E: Error>(case: &Case<'_, E>, clip: &Clip<'_>, green: &Outputs) -> Result
     let off = [green, &red].map(|found| found.unlike(&clip.reference, half.clone()));
     let outcome = if changed > 0 && off[1] > off[0] { Outcome::Broke } else { Outcome::Held };
     let figures = json!({ "tokens": half.len(), "changed": changed, "off_without": off[0], "off_with": off[1] });
-    Ok(Arm { name: ARM, outcome, figures })
+    let says = format!(
+        "{changed} of {} tokens read otherwise, {} unlike the reference, without the arm {}",
+        half.len(),
+        off[1],
+        off[0]
+    );
+    Ok(Arm { name: ARM, outcome, figures, says })
 }
 
 fn labels_check(found: &[Found], limits: &Limits) -> Check {

@@ -27,6 +27,16 @@ pub struct Arm {
     pub outcome: Outcome,
     /// The figures it is judged by.
     pub figures: Value,
+    /// The same in a sentence.
+    #[serde(skip)]
+    pub says: String,
+}
+
+impl Arm {
+    /// The arm on a clip that has nothing for it to break.
+    pub fn not_applicable(name: &'static str) -> Arm {
+        Arm { name, outcome: Outcome::NotApplicable, figures: Value::Null, says: String::new() }
+    }
 }
 
 /// Cosines of a token: the arm's to the reference, that without the arm to the reference, and the two to each other.
@@ -88,5 +98,7 @@ pub fn check(name: &'static str, applies: &str, clips: &[(&str, &Arm)]) -> Check
     }
     let figures =
         json!({ "applies_to": applies, "broke": broke, "held": held, "unclear": unclear, "not_applicable": none });
-    Check::run(name, held.is_empty(), says, figures)
+    let toothless = clips.iter().filter(|(_, arm)| matches!(arm.outcome, Outcome::Held | Outcome::Unclear));
+    let lines = toothless.map(|(clip, arm)| format!("{clip}: {}", arm.says)).collect();
+    Check::run(name, held.is_empty(), says, figures).with_lines(lines)
 }
