@@ -65,7 +65,7 @@ fn encoder(folder: &Path, precision: &str, more: &[&str]) -> String {
     }
     let output = command.args(["--json"]).output().unwrap();
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-    json["artefacts"][0]["path"].as_str().unwrap().to_string()
+    json["artefacts"][0]["artefact"].as_str().unwrap().to_string()
 }
 
 fn all_classes(folder: &Path) -> PathBuf {
@@ -82,7 +82,7 @@ fn redacted(text: &str) -> String {
 
 macro_rules! table {
     ($text:expr) => {
-        insta::with_settings!({ filters => vec![(r"[0-9a-f]{64}", "[sha256]"), (r"\d\.\d{7}", "[cosine]")] }, {
+        insta::with_settings!({ filters => vec![(r"[0-9a-f]{64}", "[sha256]"), (r"\d\.\d{7}", "[cosine]"), (r"at f\d+ token \d+", "at [token]")] }, {
             insta::assert_snapshot!(redacted(&$text));
         });
     };
