@@ -247,8 +247,9 @@ fn arm<E: Error>(
         red: cosine(&red, &reference),
         own: cosine(&red, &green),
     };
-    let says = format!("last token at {:.4} to the reference, without the arm {:.4}", token.red, token.green);
-    Ok(Some(Arm { name, outcome: token.outcome(limits), figures: json!(token), says }))
+    let says = format!("last token at {:.5} to the reference, without the arm {:.5}", token.red, token.green);
+    let (outcome, strength) = (token.outcome(limits), 1.0 - token.red);
+    Ok(Some(Arm { name, outcome, figures: json!(token), says, strength }))
 }
 
 fn cosine_check(found: &[Found], limits: &Limits) -> Check {

@@ -47,8 +47,9 @@ impl Limits {
             // The published parity bar.
             cosine_mean: 0.999,
             cosine_min,
-            // Broken tokens were seen at 0.79 to 0.96, whole ones above 0.9999 where they are not silent.
-            arm_cosine: 0.99,
+            // What fp32 is held to. Broken tokens are mostly at 0.79 to 0.96; but random weights of full size make tokens
+            // that are all alike, and theirs break to 0.9999 only, where fp32 is at 1 - 1e-12 and fp16 at 0.99999.
+            arm_cosine: 0.99999,
             arm_factor: 2.0,
             margin,
             // The port saw 2 of 44,162.

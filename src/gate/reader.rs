@@ -269,7 +269,7 @@ fn arm<E: Error>(case: &Case<'_, E>, clip: &Clip<'_>, green: &Outputs) -> Result
         off[1],
         off[0]
     );
-    Ok(Arm { name: ARM, outcome, figures, says })
+    Ok(Arm { name: ARM, outcome, figures, says, strength: changed as f64 / half.len() as f64 })
 }
 
 fn labels_check(found: &[Found], limits: &Limits) -> Check {

@@ -30,12 +30,15 @@ pub struct Arm {
     /// The same in a sentence.
     #[serde(skip)]
     pub says: String,
+    /// How much it did, to name the clip where that is least.
+    #[serde(skip)]
+    pub strength: f64,
 }
 
 impl Arm {
     /// The arm on a clip that has nothing for it to break.
     pub fn not_applicable(name: &'static str) -> Arm {
-        Arm { name, outcome: Outcome::NotApplicable, figures: Value::Null, says: String::new() }
+        Arm { name, outcome: Outcome::NotApplicable, figures: Value::Null, says: String::new(), strength: 0.0 }
     }
 }
 
@@ -55,20 +58,26 @@ pub struct Token {
 impl Token {
     /// Whether the arm broke the token.
     ///
-    /// It has where the token left the reference, and is farther from it by a factor than without the arm. Where the
-    /// token is off without the arm already, as a near-silent one may be in fp16, being off shows nothing: the factor
-    /// alone decides; an arm that leaves such a token where it is has no teeth, and anything between is unclear, since
-    /// noise alone moves such a token about.
+    /// It has where the token left the reference, and is farther from it by a factor than without the arm: a token that
+    /// is off anyway, as a near-silent one may be in fp16, shows nothing by being off. An arm that leaves the token where
+    /// it was, or at the reference, has no teeth. Anything between is unclear: the artefact's own error is as large.
     pub fn outcome(&self, limits: &Limits) -> Outcome {
         let farther = 1.0 - self.red >= limits.arm_factor * (1.0 - self.green);
         if self.red < limits.arm_cosine && farther {
             Outcome::Broke
-        } else if self.green >= limits.arm_cosine || self.own >= limits.arm_cosine {
+        } else if self.red >= limits.arm_cosine || self.own >= limits.arm_cosine {
             Outcome::Held
         } else {
             Outcome::Unclear
         }
     }
+}
+
+/// The clip that broke least, and how far.
+fn weakest(clips: &[(&str, &Arm)]) -> String {
+    let broke = clips.iter().filter(|(_, arm)| arm.outcome == Outcome::Broke);
+    let least = broke.min_by(|(_, a), (_, b)| a.strength.total_cmp(&b.strength));
+    least.map_or_else(String::new, |(clip, arm)| format!(", least {clip}: {}", arm.says))
 }
 
 /// The check of the arm `name` over clips, each by its name. `applies` says which clips it applies to.
@@ -87,7 +96,10 @@ pub fn check(name: &'static str, applies: &str, clips: &[(&str, &Arm)]) -> Check
         return Check::not_run(name, reason);
     }
     let mut says = match held.first() {
-        None => format!("broke {} of {} clips it applies to", broke.len(), broke.len() + unclear.len()),
+        None => {
+            let tried = broke.len() + unclear.len();
+            format!("broke {} of {tried} clips it applies to{}", broke.len(), weakest(clips))
+        }
         Some(clip) => {
             let tried = broke.len() + held.len() + unclear.len();
             format!("did not break {} of {tried} clips it applies to, such as {clip}", held.len())

@@ -82,7 +82,7 @@ fn redacted(text: &str) -> String {
 
 macro_rules! table {
     ($text:expr) => {
-        insta::with_settings!({ filters => vec![(r"[0-9a-f]{64}", "[sha256]"), (r"\d\.\d{7}", "[cosine]"), (r"at f\d+ token \d+", "at [token]")] }, {
+        insta::with_settings!({ filters => vec![(r"[0-9a-f]{64}", "[sha256]"), (r"\d\.\d{7}|\d\.\d{5}\b", "[cosine]"), (r"least\s+f\d+", "least [clip]"), (r"at f\d+ token \d+", "at [token]")] }, {
             insta::assert_snapshot!(redacted(&$text));
         });
     };
