@@ -34,19 +34,19 @@ enum Fault {
     DullMask,
     /// Zeros in place of the padding given.
     DullPadding,
-    /// The padding arm's token comes out as without it, but for a little.
+    /// Each run gives a little more.
     Wobble,
+    /// A value that is no number.
     NotFinite,
     /// One token points the other way.
     Negated(usize),
-    /// A last token that is off, as a silent one in fp16.
-    Silent,
     /// Whatever goes in, the reference comes out.
     Fixed,
-    /// A label that differs where the margin is wide, or narrow.
+    /// Another label.
     Flip(usize),
     /// A blank where there is a word.
     Blank(usize),
+    /// It does not run.
     Stops,
 }
 
@@ -79,9 +79,10 @@ impl Encoder {
             [of((2 * at).checked_sub(1)), of(Some(2 * at)), of(Some(2 * at + 1))]
         };
         let seen = |at: usize| around(at, &frame).iter().sum::<f32>();
-        let mask: Vec<f32> = match self.fault {
-            Fault::DullMask => (0..BUCKET / 2).map(|h| f32::from(u8::from(frame(Some(2 * h)) != 0.0))).collect(),
-            _ => mask.to_vec(),
+        let mask: Vec<f32> = if self.fault == Fault::DullMask {
+            (0..BUCKET / 2).map(|h| f32::from(u8::from(frame(Some(2 * h)) != 0.0))).collect()
+        } else {
+            mask.to_vec()
         };
         let half = |at: Option<usize>| at.filter(|at| *at < BUCKET / 2).map_or(0.0, |at| seen(at) * mask[at]);
         (0..BUCKET / 4).flat_map(|token| [around(token, &half).as_slice(), &[2.0]].concat()).collect()
@@ -102,12 +103,14 @@ impl Subject for Encoder {
         self.runs.set(self.runs.get() + 1);
         let mask = floats(inputs, "half_mask");
         let mut tokens = self.tokens(floats(inputs, "features"), mask);
-        match self.fault {
-            Fault::Wobble => tokens[0] += self.runs.get() as f32 * 1e-6,
-            Fault::NotFinite => tokens[1] = f32::INFINITY,
-            Fault::Negated(token) => tokens[token * WIDTH..][..WIDTH].iter_mut().for_each(|v| *v = -*v),
-            Fault::Silent => tokens.iter_mut().step_by(WIDTH).for_each(|v| *v += 4.0),
-            _ => {}
+        if self.fault == Fault::Wobble {
+            tokens[0] += self.runs.get() as f32 * 1e-6;
+        }
+        if self.fault == Fault::NotFinite {
+            tokens[1] = f32::INFINITY;
+        }
+        if let Fault::Negated(token) = self.fault {
+            tokens[token * WIDTH..][..WIDTH].iter_mut().for_each(|v| *v = -*v);
         }
         Ok(Tensors::from([("soft_tokens".into(), tensor(&[1, BUCKET / 4, WIDTH], tokens))]))
     }
@@ -324,11 +327,12 @@ impl Subject for Reader {
         let fixed = soft(self.length);
         let given = if self.fault == Fault::Fixed { &fixed } else { floats(inputs, "soft_tokens") };
         let mut outputs = self.read(given);
-        let flipped = match self.fault {
-            Fault::Flip(token) => Some((token, "top1_index")),
-            Fault::Blank(token) => Some((token, "blank_logit")),
-            Fault::NotFinite => Some((0, "top1_logit")),
-            _ => None,
+        let flipped = if let Fault::Flip(token) = self.fault {
+            Some((token, "top1_index"))
+        } else if let Fault::Blank(token) = self.fault {
+            Some((token, "blank_logit"))
+        } else {
+            (self.fault == Fault::NotFinite).then_some((0, "top1_logit"))
         };
         if let Some((token, name)) = flipped {
             let dims = [1, self.length];

@@ -14,19 +14,13 @@ struct Golden {
     bucket: usize,
     frames: usize,
     source: Option<String>,
-    features: Box<dyn Fn(&mut Vec<f32>)>,
-    tokens: Box<dyn Fn(&mut Vec<f32>)>,
+    features: fn(&mut Vec<f32>),
+    tokens: fn(&mut Vec<f32>),
 }
 
 impl Golden {
     fn of(frames: usize) -> Golden {
-        Golden {
-            bucket: CLIP,
-            frames,
-            source: Some(checkpoint()),
-            features: Box::new(|_| {}),
-            tokens: Box::new(|_| {}),
-        }
+        Golden { bucket: CLIP, frames, source: Some(checkpoint()), features: |_| {}, tokens: |_| {} }
     }
 
     fn write(&self, path: &Path) -> String {
@@ -134,7 +128,7 @@ fn one_wrong_token_fails() {
     let dir = tempfile::tempdir().unwrap();
     let artefact = encoder(dir.path(), "fp32", &["--bucket", "200"]);
     let negated = |v: &mut Vec<f32>| v[7 * WIDTH..8 * WIDTH].iter_mut().for_each(|x| *x = -*x);
-    let golden = Golden { tokens: Box::new(negated), ..Golden::of(198) };
+    let golden = Golden { tokens: negated, ..Golden::of(198) };
     let path = golden.write(&dir.path().join("wrong.safetensors"));
     let (code, out, err) = run(dir.path(), &["gate", &artefact, "--golden", &path]);
     assert_eq!((code, err.as_str()), (4, ""));
@@ -161,7 +155,7 @@ fn goldens_that_are_refused() {
     refused(with(&format!("{},{other}", checkpoint())), &format!("model.safetensors {}", checkpoint()));
     refused(with("abc"), "expected SHA-256 digests");
     let silence = |v: &mut Vec<f32>| v[199 * 128..].fill(-6.9078);
-    refused(Golden { features: Box::new(silence), ..Golden::of(198) }, "padding is 0, not silence");
+    refused(Golden { features: silence, ..Golden::of(198) }, "padding is 0, not silence");
     refused(Golden { bucket: 400, ..Golden::of(198) }, "has features of f32[1,400,128]");
 
     let plain = Golden { source: None, ..Golden::of(198) }.write(&dir.path().join("plain.safetensors"));

@@ -146,8 +146,13 @@ mod tests {
 
     const WORDS: [&str; 3] = ["a", "b", "c"];
 
-    /// Reads tokens given as (word, its logit, the blank's); `valid` counts those that are no padding.
-    fn read(tokens: &[(i32, f32, f32)], valid: usize) -> Result<(String, Vec<[u64; 2]>), HostRuleError> {
+    /// A word, its logit, the blank's.
+    type Token = (i32, f32, f32);
+    /// What it is, its tokens, their text and its times.
+    type Case = (&'static str, Vec<Token>, &'static str, &'static [[u64; 2]]);
+
+    /// `valid` counts tokens that are no padding.
+    fn read(tokens: &[Token], valid: usize) -> Result<(String, Vec<[u64; 2]>), HostRuleError> {
         let index: Vec<i32> = tokens.iter().map(|t| t.0).collect();
         let top1: Vec<f32> = tokens.iter().map(|t| t.1).collect();
         let blank: Vec<f32> = tokens.iter().map(|t| t.2).collect();
@@ -159,9 +164,9 @@ mod tests {
 
     #[test]
     fn the_rule() {
-        const BLANK: (i32, f32, f32) = (2, 1.0, 1.5);
+        const BLANK: Token = (2, 1.0, 1.5);
         let word = |index| (index, 1.0, 0.5);
-        let cases: [(&str, Vec<(i32, f32, f32)>, &str, &[[u64; 2]]); 13] = [
+        let cases: [Case; 13] = [
             ("no token", vec![], "", &[]),
             ("one token", vec![word(1)], "b", &[[0, 40]]),
             ("one blank", vec![BLANK], "", &[]),

@@ -128,3 +128,61 @@ fn narrowed(file: &Checkpoint, tensor: &'static str, fact: &Fact, path: &Path) -
     HostTensor::new(Fact { dtype: DType::I32, shape: fact.shape.clone() }, Values::I32(values))
         .map_err(|e| GoldenFileError::Tensor { path: path.into(), source: Box::new(host(e)) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::{Named, write_safetensors};
+
+    fn write(path: &Path, tensors: &[(&str, DType, Vec<u8>)]) {
+        let facts: Vec<Fact> = tensors.iter().map(|(_, d, bytes)| Fact::new(*d, [bytes.len() / d.size()])).collect();
+        let named = tensors.iter().zip(&facts).map(|((name, _, bytes), fact)| Named { name, fact, bytes }).collect();
+        write_safetensors(named, fs_err::File::create(path).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn files_and_folders() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let told = |paths: &[&str]| {
+            let paths: Vec<PathBuf> = paths.iter().map(|p| at(p)).collect();
+            let names = |files: Vec<GoldenFile>| files.into_iter().map(|f| f.golden.name).collect::<Vec<_>>();
+            read_all(&paths).map(names).map_err(|e| e.to_string().replace(dir.path().to_str().unwrap(), ""))
+        };
+        fs_err::create_dir_all(at("clips")).unwrap();
+        insta::assert_snapshot!(told(&["clips"]).unwrap_err(), @"folder /clips has no .safetensors file");
+        insta::assert_snapshot!(told(&["absent"]).unwrap_err(), @"golden /absent cannot be used");
+        for name in ["clips/b.safetensors", "clips/a.safetensors", "clips/notes.txt", "c.safetensors"] {
+            write(&at(name), &[("n_tokens", DType::I64, 7i64.to_le_bytes().to_vec())]);
+        }
+        assert_eq!(told(&["c.safetensors", "clips"]), Ok(vec!["a".into(), "b".into(), "c".into()]));
+        insta::assert_snapshot!(told(&["clips", "clips/a.safetensors"]).unwrap_err(), @"goldens /clips/a.safetensors and /clips/a.safetensors are both called a");
+    }
+
+    #[test]
+    fn tensors_that_are_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("clip.safetensors");
+        let hide = |e: GoldenFileError| e.to_string().replace(dir.path().to_str().unwrap(), "");
+        let read = |dtype, bytes: Vec<u8>| {
+            // A tensor of another name is not looked at.
+            write(&path, &[("n_tokens", dtype, bytes), ("other", DType::U8, vec![1])]);
+            read_all(std::slice::from_ref(&path)).map(|mut files| files.remove(0).golden.tensors).map_err(hide)
+        };
+        let wide = |value: i64| value.to_le_bytes().to_vec();
+        let found = read(DType::I64, wide(-7)).unwrap();
+        assert_eq!((found.len(), found["n_tokens"].values()), (1, &Values::I32(vec![-7])));
+        insta::assert_snapshot!(read(DType::I64, wide(1 << 31)).unwrap_err(), @"golden /clip.safetensors: n_tokens has 2147483648, which is no 32-bit integer");
+        insta::assert_snapshot!(read(DType::U8, vec![1]).unwrap_err(), @"golden /clip.safetensors cannot be used");
+        insta::assert_snapshot!(read(DType::F32, f32::NAN.to_le_bytes().to_vec()).unwrap_err(), @"golden /clip.safetensors cannot be used");
+    }
+
+    #[test]
+    fn digests_of_the_source() {
+        let (a, b) = (Digest::of(b"a"), Digest::of(b"b"));
+        let read = |text: &str| sources(text, Path::new("clip")).map_err(|e| e.to_string());
+        assert_eq!(read(&format!("{a}, {b}")), Ok(vec![a, b]));
+        insta::assert_snapshot!(read("").unwrap_err(), @r#"golden clip: source_sha256 is "", expected SHA-256 digests of 64 hexadecimal digits"#);
+        assert!(read(&format!("{a},")).is_err() && read(&a.to_string()[1..]).is_err());
+    }
+}

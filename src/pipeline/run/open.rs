@@ -36,7 +36,7 @@ pub struct Callable<'a> {
 #[derive(Debug)]
 pub enum Artefact {
     /// By this program's evaluator.
-    Reference(reference::Opened),
+    Reference(Box<reference::Opened>),
     /// By Apple's runtime.
     CoreAi(coreai::Opened),
 }
@@ -62,8 +62,10 @@ impl Artefact {
         interrupt: &Interrupt,
     ) -> Result<Artefact, RunError> {
         Ok(match (runtime, functions) {
-            (Runtime::Reference, Functions::One(named)) => Artefact::Reference(reference::Opened::one(path, named)?),
-            (Runtime::Reference, Functions::All) => Artefact::Reference(reference::Opened::all(path)?),
+            (Runtime::Reference, Functions::One(named)) => {
+                Artefact::Reference(reference::Opened::one(path, named)?.into())
+            }
+            (Runtime::Reference, Functions::All) => Artefact::Reference(reference::Opened::all(path)?.into()),
             (Runtime::CoreAi, Functions::One(named)) => Artefact::CoreAi(coreai::Opened::one(path, named, interrupt)?),
             (Runtime::CoreAi, Functions::All) => Artefact::CoreAi(coreai::Opened::all(path, interrupt)?),
         })
