@@ -91,7 +91,9 @@ pub fn check(name: &'static str, applies: &str, clips: &[(&str, &Arm)]) -> Check
     if broke.is_empty() && held.is_empty() {
         let reason = match unclear.first() {
             None => format!("it applies to {applies}, and no clip is one"),
-            Some(clip) => format!("each clip it applies to is off without it, such as {clip}"),
+            Some(clip) => {
+                format!("the artefact's own error hides what it does to each clip it applies to, such as {clip}")
+            }
         };
         return Check::not_run(name, reason);
     }
@@ -106,7 +108,7 @@ pub fn check(name: &'static str, applies: &str, clips: &[(&str, &Arm)]) -> Check
         }
     };
     if let Some(clip) = unclear.first() {
-        says.push_str(&format!("; {} are off without it, such as {clip}", unclear.len()));
+        says.push_str(&format!("; the artefact's own error hides it in {}, such as {clip}", unclear.len()));
     }
     let figures =
         json!({ "applies_to": applies, "broke": broke, "held": held, "unclear": unclear, "not_applicable": none });

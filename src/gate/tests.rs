@@ -240,6 +240,23 @@ fn an_arm_on_a_token_that_is_off() {
     }
 }
 
+#[test]
+fn arms_that_cannot_be_told_are_no_pass() {
+    use super::red_arm::{Arm, Outcome, check};
+    let arm = |outcome| Arm { outcome, says: "so far".into(), strength: 0.5, ..Arm::not_applicable("arm") };
+    let told = |outcomes: &[Outcome]| {
+        let arms: Vec<Arm> = outcomes.iter().map(|outcome| arm(*outcome)).collect();
+        let check = check("arm", "odd clips", &arms.iter().map(|arm| ("clip", arm)).collect::<Vec<_>>());
+        format!("{:?} {}", check.verdict, check.says)
+    };
+    use Outcome::{Broke, Held, NotApplicable, Unclear};
+    insta::assert_snapshot!(told(&[NotApplicable]), @r#"NotRun { reason: "it applies to odd clips, and no clip is one" } "#);
+    insta::assert_snapshot!(told(&[NotApplicable, Unclear]), @r#"NotRun { reason: "the artefact's own error hides what it does to each clip it applies to, such as clip" } "#);
+    insta::assert_snapshot!(told(&[Broke, Unclear]), @"Pass broke 1 of 2 clips it applies to, least clip: so far; the artefact's own error hides it in 1, such as clip");
+    insta::assert_snapshot!(told(&[Broke, Held]), @"Fail did not break 1 of 2 clips it applies to, such as clip");
+    insta::assert_snapshot!(told(&[Held, NotApplicable]), @"Fail did not break 1 of 1 clips it applies to, such as clip");
+}
+
 fn refused(change: impl FnOnce(&mut Golden)) -> String {
     let mut golden = clip(14);
     change(&mut golden);
