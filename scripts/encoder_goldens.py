@@ -5,8 +5,10 @@
 One fixture is an EmbeddingGemma 2 checkpoint in one f32 file; the other a Gemma 4 checkpoint in bf16 shards, whose
 names stand under `model.`, whose clips are half open, and whose attention blocks are longer than their horizon.
 golden.safetensors holds features [1, 200, 128] without padding and, for n = 197..200 valid frames,
-soft_tokens_n [1, ceil(ceil(n / 2) / 2), D]: what the tower gives for the first n frames, in float32.
+soft_tokens_n [1, ceil(ceil(n / 2) / 2), D]: what the tower gives for the first n frames, in float32. Its header says
+which weights these are of: source_sha256, the digest of each weights file, with commas between.
 """
+import hashlib
 import math
 from pathlib import Path
 
@@ -64,7 +66,9 @@ def write(name, build, config, seed, dtype, shard, open_clips=False):
             tower = model.audio_tower(features * mask[..., None], mask)
             soft = model.embed_audio(inputs_embeds=tower.last_hidden_state)
         golden[f"soft_tokens_{n}"] = soft[:, : int(tower.attention_mask.sum())].contiguous()
+    weights = sorted(out.glob("model*.safetensors"))
     save_file(golden, out / "golden.safetensors", metadata={
+        "source_sha256": ",".join(hashlib.sha256(file.read_bytes()).hexdigest() for file in weights),
         "reference": f"transformers {transformers.__version__}, torch {torch.__version__}, float32, default attention"})
     for file in out.iterdir():
         file.chmod(0o644)

@@ -31,6 +31,8 @@ pub mod eval;
 
 pub mod bundle;
 
+pub mod gate;
+
 pub mod provenance;
 
 pub mod pipeline;

@@ -1,8 +1,9 @@
 //! One weight file, open for reading by position.
 
 use super::CheckpointError;
-use super::format::{Entries, Input};
+use super::format::{Content, Entries, Input};
 use crate::files;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -17,6 +18,8 @@ pub struct Shard {
     pub name: String,
     /// Its tensors.
     pub tensors: Entries,
+    /// What it says besides.
+    pub metadata: BTreeMap<String, String>,
     file: File,
 }
 
@@ -30,8 +33,8 @@ impl Shard {
         let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
         let file = files::open(path).map_err(io)?;
         let len = file.metadata().map_err(io)?.len();
-        let tensors = Input { file: &file, len, path, name: &name }.entries()?;
-        Ok(Shard { path: path.into(), name, tensors, file })
+        let Content { tensors, metadata } = Input { file: &file, len, path, name: &name }.content()?;
+        Ok(Shard { path: path.into(), name, tensors, metadata, file })
     }
 
     /// Fills `out` from byte `begin` of the file on.

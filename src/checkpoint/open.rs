@@ -119,6 +119,11 @@ impl Checkpoint {
         self.revision.as_deref()
     }
 
+    /// What the header of its only or first file says besides its tensors: safetensors' `__metadata__`.
+    pub fn metadata(&self, key: &str) -> Option<&str> {
+        self.shards.first()?.metadata.get(key).map(String::as_str)
+    }
+
     fn entry(&self, name: &str) -> Option<(&Shard, &Entry)> {
         let shard = &self.shards[*self.tensors.get(name)?];
         Some((shard, shard.tensors.get(name)?))

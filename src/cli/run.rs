@@ -78,7 +78,12 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
 }
 
 fn failure(error: &RunError) -> Failure {
-    let exit = match error {
+    Failure::new(exit_of(error), error)
+}
+
+/// The exit code of what kept an artefact from being run.
+pub(super) const fn exit_of(error: &RunError) -> Exit {
+    match error {
         RunError::Package(_)
         | RunError::Inputs(_)
         | RunError::Input { .. }
@@ -102,8 +107,7 @@ fn failure(error: &RunError) -> Failure {
             EvalError::Tensor { .. } | EvalError::Output { .. } => Exit::Bug,
         },
         RunError::Outputs { .. } | RunError::Overwrites { .. } => Exit::Usage,
-    };
-    Failure::new(exit, error)
+    }
 }
 
 fn report(ran: &Ran, seconds: f64, options: &RunOptions) -> Report {

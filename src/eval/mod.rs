@@ -28,12 +28,14 @@ mod tests;
 mod top;
 mod value;
 mod weights;
+mod wer;
 
 pub use accuracy::{Accuracy, accuracy};
 pub use host::{HostError, HostTensor, Values};
 pub use inputs::fit;
 pub use metrics::{Comparison, MetricError, compare};
 pub use run::Evaluator;
+pub use wer::{WordErrors, word_errors};
 
 use crate::ir::MaterializeError;
 use crate::tensor::{DType, Fact, NotRepresentable};

@@ -6,6 +6,7 @@
 mod compile;
 mod diff;
 mod encoder;
+mod gate;
 mod inspect;
 mod origin;
 mod package;
@@ -17,6 +18,7 @@ mod strip;
 pub use compile::{CompileError, CompileOptions, Compiled, CoreAiTarget, compile};
 pub use diff::{Changes, DiffError, Difference, FileFact, Side, diff};
 pub use encoder::{EncoderOptions, encoder};
+pub use gate::{GateFailure, GateOptions, Gated, GoldenFileError, SourceMismatch, gate};
 pub use inspect::{
     AiModelView, BlockerView, CompiledView, FunctionView, InspectError, Inspection, PackageView, WeightView, inspect,
 };

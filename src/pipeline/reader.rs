@@ -67,7 +67,7 @@ pub fn reader(
             let table = Checkpoint::open(&found.table)?;
             let tensor = sole_tensor(&table, config.files.table_tensor.as_deref())?.to_string();
             let rows = table.fact(&tensor).and_then(|fact| fact.shape.dims().first().copied()).unwrap_or(0);
-            let words = Words::read(&found.words, rows)?;
+            let words = Words::read(&found.words, Some(rows))?;
             let source = Joined::new(Checkpoint::open(&found.weights)?, table, &tensor, TABLE)?;
             let files = source.files().chain([found.words.as_path(), path]).map(Path::to_path_buf).collect();
             let ready = plan(options, &config, words.len(), &source)?;

@@ -37,6 +37,20 @@ pub struct Entry {
 /// Entries by tensor name.
 pub type Entries = BTreeMap<String, Entry>;
 
+/// What a weight file holds.
+pub struct Content {
+    /// Its tensors.
+    pub tensors: Entries,
+    /// Texts it says besides, which only safetensors has a place for: `__metadata__`.
+    pub metadata: BTreeMap<String, String>,
+}
+
+impl From<Entries> for Content {
+    fn from(tensors: Entries) -> Content {
+        Content { tensors, metadata: BTreeMap::new() }
+    }
+}
+
 /// An open file to be parsed.
 pub struct Input<'a> {
     /// The file.
@@ -65,20 +79,20 @@ impl Input<'_> {
         CheckpointError::Io { path: self.path.into(), source }
     }
 
-    /// The tensors of the file, whichever format it has.
+    /// What the file holds, whichever format it has.
     ///
     /// # Errors
     /// The file cannot be read or is malformed.
-    pub fn entries(&self) -> Result<Entries, CheckpointError> {
+    pub fn content(&self) -> Result<Content, CheckpointError> {
         let magic = self.bytes(0, self.len.min(MAGIC_BYTES as u64) as usize)?;
         if magic.starts_with(&LFS_POINTER[..8]) {
             Err(CheckpointError::LfsPointer { file: self.name.into() })
         } else if npy::is(&magic) {
-            npy::entries(self)
+            npy::entries(self).map(Content::from)
         } else if pytorch::is(&magic) {
-            pytorch::entries(self)
+            pytorch::entries(self).map(Content::from)
         } else {
-            safetensors::entries(self)
+            safetensors::content(self)
         }
     }
 }

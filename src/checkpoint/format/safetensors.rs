@@ -1,6 +1,6 @@
 //! safetensors: `u64` length, a JSON header of that length, then data without holes.
 
-use super::{Entries, Entry, Input};
+use super::{Content, Entries, Entry, Input};
 use crate::checkpoint::CheckpointError;
 use crate::tensor::{DType, Fact, Shape};
 use serde::Deserialize;
@@ -22,8 +22,8 @@ struct RawEntry {
     data_offsets: (u64, u64),
 }
 
-/// All tensors of one file, as its header lists them.
-struct RawHeader(BTreeMap<String, RawEntry>);
+/// All tensors of one file, as its header lists them, and what else it says.
+struct RawHeader(BTreeMap<String, RawEntry>, BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for RawHeader {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -36,10 +36,10 @@ impl<'de> Deserialize<'de> for RawHeader {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawHeader, A::Error> {
-                let mut tensors = BTreeMap::new();
+                let (mut tensors, mut metadata) = (BTreeMap::new(), BTreeMap::new());
                 while let Some(name) = map.next_key::<String>()? {
                     if name == "__metadata__" {
-                        map.next_value::<BTreeMap<String, String>>()?;
+                        metadata = map.next_value()?;
                         continue;
                     }
                     let entry = map.next_value()?;
@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for RawHeader {
                     }
                     tensors.insert(name, entry);
                 }
-                Ok(RawHeader(tensors))
+                Ok(RawHeader(tensors, metadata))
             }
         }
         deserializer.deserialize_map(Tensors)
@@ -93,11 +93,11 @@ pub fn spelling(dtype: DType) -> &'static str {
     }
 }
 
-/// The tensors of a safetensors file.
+/// The tensors and the metadata of a safetensors file.
 ///
 /// # Errors
 /// The file cannot be read; it is cut short; its header is none; or the tensors do not tile the data exactly.
-pub fn entries(input: &Input<'_>) -> Result<Entries, CheckpointError> {
+pub fn content(input: &Input<'_>) -> Result<Content, CheckpointError> {
     let (file, len) = (|| input.name.to_string(), input.len);
     let Some(rest) = len.checked_sub(LENGTH_BYTES) else {
         return Err(CheckpointError::NoHeader { file: file(), len });
@@ -111,17 +111,17 @@ pub fn entries(input: &Input<'_>) -> Result<Entries, CheckpointError> {
     if header > rest {
         return Err(CheckpointError::HeaderBeyondFile { file: file(), header, len });
     }
-    let mut tensors = parse(&input.bytes(LENGTH_BYTES, header as usize)?, rest - header, input.name)?;
-    for entry in tensors.values_mut() {
+    let mut content = parse(&input.bytes(LENGTH_BYTES, header as usize)?, rest - header, input.name)?;
+    for entry in content.tensors.values_mut() {
         entry.begin += LENGTH_BYTES + header;
         entry.end += LENGTH_BYTES + header;
     }
-    Ok(tensors)
+    Ok(content)
 }
 
 /// Reads the JSON of a header and holds it against the `data` bytes that follow it in `file`. The entries count from
 /// the end of the header.
-fn parse(json: &[u8], data: u64, file: &str) -> Result<Entries, CheckpointError> {
+fn parse(json: &[u8], data: u64, file: &str) -> Result<Content, CheckpointError> {
     let text =
         std::str::from_utf8(json).map_err(|e| CheckpointError::NotUtf8 { file: file.into(), at: e.valid_up_to() })?;
     let raw: RawHeader =
@@ -129,7 +129,7 @@ fn parse(json: &[u8], data: u64, file: &str) -> Result<Entries, CheckpointError>
     let tensors = raw.0.into_iter().map(|(name, raw)| Ok((name.clone(), entry(file, name, raw)?)));
     let tensors = tensors.collect::<Result<Entries, CheckpointError>>()?;
     tile(&tensors, data, file)?;
-    Ok(tensors)
+    Ok(Content { tensors, metadata: raw.1 })
 }
 
 fn entry(file: &str, tensor: String, raw: RawEntry) -> Result<Entry, CheckpointError> {

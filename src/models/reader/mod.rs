@@ -5,6 +5,7 @@
 
 mod author;
 mod config;
+mod host;
 mod words;
 
 pub use author::{AuthorReport, TABLE, author};
@@ -12,6 +13,7 @@ pub use config::{
     BlankInput, ConfigFiles, Gelu, Guess, Guesses, Names, Qkv, RELEASE_NAME, ReaderConfig, RotaryLayout,
     is_release_name,
 };
+pub use host::{HostRuleError, Reading, TOKEN_MS, WordSpan, spans, text};
 pub use words::{Words, WordsError};
 
 /// Longest reader in soft tokens: what the longest bucket of the encoder gives.

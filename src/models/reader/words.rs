@@ -37,21 +37,21 @@ pub struct Words {
 }
 
 impl Words {
-    /// Reads a word list for a table of `expected_rows` rows: UTF-8, lines end in LF or CRLF, the last may go without.
+    /// Reads a word list, for a table of `rows` rows where that is known: UTF-8, lines end in LF or CRLF, the last may go without.
     ///
     /// # Errors
     /// The file cannot be read or is not such a list; a line is empty or holds white space; a word comes twice; or there
     /// are more or fewer words than rows.
-    pub fn read(path: &Path, expected_rows: usize) -> Result<Words, WordsError> {
+    pub fn read(path: &Path, rows: Option<usize>) -> Result<Words, WordsError> {
         let bytes =
             files::read(path, MAX_BYTES).map_err(|source| WordsError::Io { path: path.to_path_buf(), source })?;
         let file = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into_owned());
         let text = String::from_utf8(bytes)
             .map_err(|e| WordsError::NotUtf8 { file: file.clone(), at: e.utf8_error().valid_up_to() })?;
-        Self::parse(text, expected_rows, &file)
+        Self::parse(text, rows, &file)
     }
 
-    fn parse(text: String, expected: usize, file: &str) -> Result<Words, WordsError> {
+    fn parse(text: String, rows: Option<usize>, file: &str) -> Result<Words, WordsError> {
         let named = || file.to_string();
         if text.starts_with('\u{feff}') {
             return Err(WordsError::ByteOrderMark { file: named() });
@@ -61,7 +61,7 @@ impl Words {
         if let Some(line) = text.lines().position(str::is_empty) {
             return Err(WordsError::Empty { file: named(), line: line + 1 });
         }
-        if found != expected {
+        if let Some(expected) = rows.filter(|rows| *rows != found) {
             return Err(WordsError::Count { file: named(), found, expected });
         }
         let mut places = Vec::with_capacity(found);
@@ -112,7 +112,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("words.txt");
         fs_err::write(&path, bytes).unwrap();
-        Words::read(&path, rows)
+        Words::read(&path, Some(rows))
     }
 
     fn refusal(bytes: &[u8], rows: usize) -> String {
@@ -142,7 +142,7 @@ mod tests {
         insta::assert_snapshot!(refusal("a\nb\u{a0}c\nd\n".as_bytes(), 3), @r#"words.txt: line 2 is "b\u{a0}c", expected one word: words are joined by spaces and must hold none"#);
         insta::assert_snapshot!(refusal(b"a\nb\xff\nc\n", 3), @"words.txt is not UTF-8 from byte 3 on");
         insta::assert_snapshot!(refusal(b"\xef\xbb\xbfa\nb\nc\n", 3), @"words.txt starts with a byte order mark; save it as UTF-8 without one");
-        let absent = Words::read(Path::new("absent/words.txt"), 1).unwrap_err();
+        let absent = Words::read(Path::new("absent/words.txt"), Some(1)).unwrap_err();
         insta::assert_snapshot!(absent, @"absent/words.txt cannot be read");
     }
 

@@ -1,9 +1,13 @@
 //! Runs one function of an artefact on tensors of a file; one file for each runtime.
 
 mod coreai;
+mod open;
 mod reference;
 
-use crate::bundle::{AiModelError, Format, HashCheck};
+use open::Run;
+pub(super) use open::{Artefact, Callable, Functions, runtime_of};
+
+use crate::bundle::{AiModelError, HashCheck};
 use crate::checkpoint::{Checkpoint, CheckpointError, Named, write_safetensors};
 use crate::emit::coreai::BridgeError;
 use crate::emit::mil::read::ReadError;
@@ -125,22 +129,15 @@ pub struct Ran {
 /// The artefact or an input cannot be used, or the outputs cannot be written; then no file is left behind.
 pub fn run(options: &RunOptions, interrupt: &Interrupt) -> Result<Ran, RunError> {
     keep_what_is_read(options)?;
-    let path = || options.artefact.clone();
-    let own = match Format::of(&options.artefact) {
-        Some(Format::MlPackage) => Runtime::Reference,
-        Some(Format::AiModel) => Runtime::CoreAi,
-        Some(Format::MlModelC | Format::AiModelC) => return Err(RunError::NotRunnable { path: path() }),
-        // What is no bundle at all is best told by the reader of the runtime that was asked for.
-        None => options.runtime.unwrap_or(Runtime::Reference),
-    };
-    let runtime = options.runtime.unwrap_or(own);
-    if runtime != own {
-        return Err(RunError::Runtime { runtime, path: path() });
-    }
-    let (outputs, report) = match runtime {
-        Runtime::Reference => reference::run(options)?,
-        Runtime::CoreAi => coreai::run(options, interrupt)?,
-    };
+    let runtime = runtime_of(&options.artefact, options.runtime)?;
+    let named = Functions::One(options.function.as_deref());
+    let artefact = Artefact::open(&options.artefact, runtime, named, interrupt)?;
+    let functions = artefact.functions(options.evaluate)?;
+    let function = functions
+        .first()
+        .ok_or_else(|| RunError::WhichFunction { path: options.artefact.clone(), found: Vec::new() })?;
+    let inputs = read_inputs(function.inputs.iter().map(|(name, _)| name.as_str()), &options.inputs)?;
+    let (outputs, report) = function.run.run(&inputs)?;
     write_outputs(&outputs, &options.outputs)
         .map_err(|source| RunError::Outputs { path: options.outputs.clone(), source })?;
     Ok(Ran { runtime, outputs, report })
@@ -164,18 +161,25 @@ fn read_inputs<'a>(
     let file = Checkpoint::open_file(path)?;
     let mut inputs = BTreeMap::new();
     for name in names {
-        let Some(fact) = file.fact(name) else { continue };
-        let mut bytes = vec![0u8; fact.bytes()];
-        let at = |source| RunError::Input { name: name.into(), path: path.into(), source };
-        file.read(name, 0, &mut bytes).map_err(at)?;
-        let host = |source| RunError::Host { name: name.into(), path: path.into(), source };
-        let tensor = HostTensor::from_bytes(fact.clone(), &bytes).map_err(host)?;
-        if let Some(index) = tensor.floats().and_then(|values| values.iter().position(|v| v.is_nan())) {
-            return Err(RunError::NotANumber { name: name.into(), path: path.into(), index });
+        if let Some(tensor) = read_tensor(&file, name, path)? {
+            inputs.insert(name.to_string(), tensor);
         }
-        inputs.insert(name.to_string(), tensor);
     }
     Ok(inputs)
+}
+
+/// The tensor of that name, if there is one.
+pub(super) fn read_tensor(file: &Checkpoint, name: &str, path: &Path) -> Result<Option<HostTensor>, RunError> {
+    let Some(fact) = file.fact(name) else { return Ok(None) };
+    let mut bytes = vec![0u8; fact.bytes()];
+    let at = |source| RunError::Input { name: name.into(), path: path.into(), source };
+    file.read(name, 0, &mut bytes).map_err(at)?;
+    let host = |source| RunError::Host { name: name.into(), path: path.into(), source };
+    let tensor = HostTensor::from_bytes(fact.clone(), &bytes).map_err(host)?;
+    if let Some(index) = tensor.floats().and_then(|values| values.iter().position(|v| v.is_nan())) {
+        return Err(RunError::NotANumber { name: name.into(), path: path.into(), index });
+    }
+    Ok(Some(tensor))
 }
 
 fn write_outputs(outputs: &BTreeMap<String, HostTensor>, path: &Path) -> io::Result<()> {

@@ -1,0 +1,194 @@
+//! `eg2-convert gate`.
+
+use super::failure::{Exit, Failure};
+use super::run::exit_of;
+use super::table::Table;
+use super::{Checks, Common, Report};
+use crate::gate::{Check, GateError, LimitOverrides, Verdict};
+use crate::pipeline::{GateFailure, GateOptions, Gated, RunError, gate};
+use crate::toolchain::Interrupt;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Most lines of a check that are shown.
+const LINES: usize = 12;
+
+/// Judge an encoder or a reader by goldens: numbers, labels, transcripts, and red arms that must break them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  eg2-convert gate out/eg2_encoder_fp16_T3000.mlpackage --golden clips/\n  \
+                        eg2-convert gate out/eg2_encoder_fp16_T3000.mlpackage --golden clips/ \\\n    \
+                        --reader out/eg2_reader_v2_fp16_T750.mlpackage --words words.txt \\\n    \
+                        --transcripts reference.tsv --wer said.tsv\n\n\
+                        A golden is a safetensors file of one clip: the inputs by name and the reference's outputs. \
+                        Where its header has source_sha256, that must be a file the artefact was made of.")]
+pub struct Opts {
+    /// The .mlpackage or .aimodel
+    artefact: PathBuf,
+    /// A safetensors file of one clip, or a folder of them; may be given more than once
+    #[arg(long, value_name = "FILE|DIR", required = true, num_args = 1..)]
+    golden: Vec<PathBuf>,
+    /// The function to judge [default: the one whose length is the golden's]
+    #[arg(long)]
+    function: Option<String>,
+    /// The reader's words, one a line
+    #[arg(long, value_name = "FILE")]
+    words: Option<PathBuf>,
+    /// The reference's transcripts: a line CLIP<TAB>TEXT for each golden, CLIP being its file name without ending
+    #[arg(long, value_name = "FILE")]
+    transcripts: Option<PathBuf>,
+    /// What was truly said, in lines as of --transcripts
+    #[arg(long, value_name = "FILE")]
+    wer: Option<PathBuf>,
+    /// A reader, .mlpackage or .aimodel, to read an encoder's soft tokens
+    #[arg(long, value_name = "ARTEFACT")]
+    reader: Option<PathBuf>,
+    /// Runs of each clip that must agree bit for bit
+    #[arg(long, value_name = "RUNS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+    #[command(flatten)]
+    limits: LimitOpts,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Limits [default: by the artefact's precision]")]
+struct LimitOpts {
+    /// Least cosine of any soft token to the reference [default: 0.99999 for fp32, 0.99 for fp16w32 and int8, none for
+    /// fp16, which is judged by its task]
+    #[arg(long, value_name = "COSINE", allow_negative_numbers = true)]
+    cosine_min: Option<f64>,
+    /// Least mean cosine of a clip's soft tokens [default: 0.999]
+    #[arg(long, value_name = "COSINE", allow_negative_numbers = true)]
+    cosine_mean: Option<f64>,
+    /// Labels and blanks with more logits between them and the next best must be the reference's [default: 0.001 for
+    /// fp32, else 0.25]
+    #[arg(long, value_name = "LOGITS", allow_negative_numbers = true)]
+    margin: Option<f64>,
+    /// Most labels that may differ [default: 1]
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
+    flips: Option<f64>,
+    /// Least clips whose transcript is the reference's [default: 95]
+    #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
+    transcripts_equal: Option<f64>,
+    /// How much the word error rate may be above the reference's [default: 0.1]
+    #[arg(long, value_name = "POINTS", allow_negative_numbers = true)]
+    wer_points: Option<f64>,
+}
+
+/// Gates the artefact and tells each check.
+pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
+    let LimitOpts { cosine_min, cosine_mean, margin, flips, transcripts_equal, wer_points } = opts.limits;
+    let options = GateOptions {
+        artefact: opts.artefact,
+        goldens: opts.golden,
+        function: opts.function,
+        words: opts.words,
+        transcripts: opts.transcripts,
+        truth: opts.wer,
+        reader: opts.reader,
+        repeats: opts.repeats as usize,
+        limits: LimitOverrides {
+            cosine_mean,
+            cosine_min,
+            margin,
+            flips_percent: flips,
+            transcripts_percent: transcripts_equal,
+            wer_points,
+        },
+    };
+    let started = Instant::now();
+    let interrupt = Interrupt::listen().map_err(|e| Failure::new(Exit::Bug, &e))?;
+    let gated = gate(&options, &interrupt).map_err(|e| failure(&e))?;
+    if !common.quiet {
+        for cast in &gated.casts {
+            tracing::warn!("input {} was cast from {} to {}", cast.input, cast.from, cast.to);
+        }
+    }
+    Ok(report(&gated, started.elapsed().as_secs_f64()))
+}
+
+fn failure(error: &GateFailure) -> Failure {
+    let exit = match error {
+        GateFailure::Run(error) => exit_of(error),
+        GateFailure::Gate(error) => exit_of_gate(error),
+        GateFailure::Golden(_)
+        | GateFailure::Source(_)
+        | GateFailure::Record(_)
+        | GateFailure::Tree(_)
+        | GateFailure::Length { .. }
+        | GateFailure::NoInput { .. }
+        | GateFailure::Text { .. }
+        | GateFailure::NotText { .. }
+        | GateFailure::Words(_)
+        | GateFailure::Lines { .. } => Exit::BadInput,
+        GateFailure::Limit(_) | GateFailure::Model { .. } => Exit::Usage,
+        GateFailure::Unknown { .. } => Exit::Unsupported,
+    };
+    Failure::new(exit, error)
+}
+
+const fn exit_of_gate(error: &GateError<RunError>) -> Exit {
+    match error {
+        GateError::Run { source, .. } => exit_of(source),
+        GateError::NoGolden => Exit::Usage,
+        GateError::Golden { .. }
+        | GateError::Input { .. }
+        | GateError::Output { .. }
+        | GateError::TooLong { .. }
+        | GateError::Reading { .. }
+        | GateError::Transcripts(_) => Exit::BadInput,
+    }
+}
+
+fn report(gated: &Gated, seconds: f64) -> Report {
+    let Gated { artefact, digest_root, runtime, precision, precision_from, casts, report } = gated;
+    let mut table = Table::default();
+    table
+        .row("artefact", artefact)
+        .row("model", format!("{} in {}, by its {precision_from}", report.model, precision.name()))
+        .row("digest root", digest_root)
+        .row("runtime", runtime)
+        .row("clips", report.clips.len());
+    for check in &report.checks {
+        rows(check, &mut table);
+    }
+    let (passed, left_out) = (report.passed(), report.left_out());
+    let verdict = match (passed, left_out) {
+        (false, _) => "FAILED",
+        (true, true) => "passed, but for what was not run",
+        (true, false) => "passed",
+    };
+    table.row("verdict", verdict).row("seconds", format!("{seconds:.1}"));
+    let json = json!({
+        "artefact": artefact,
+        "digest_root": digest_root,
+        "runtime": runtime,
+        "precision": precision,
+        "precision_from": precision_from,
+        "casts": casts,
+        "passed": passed,
+        "report": report,
+        "seconds": seconds,
+    });
+    let checks = match (passed, left_out) {
+        (false, _) => Checks::Failed,
+        (true, true) => Checks::NotRun,
+        (true, false) => Checks::Passed,
+    };
+    Report { text: table.wrapped(), json, checks }
+}
+
+fn rows(check: &Check, table: &mut Table) {
+    let says = match &check.verdict {
+        Verdict::Pass => format!("passed: {}", check.says),
+        Verdict::Fail => format!("FAILED: {}", check.says),
+        Verdict::NotRun { reason } => format!("not run: {reason}"),
+    };
+    table.row(check.name, says);
+    for line in check.lines.iter().take(LINES) {
+        table.row("", line);
+    }
+    if check.lines.len() > LINES {
+        table.row("", format!("and {} more; --json lists them", check.lines.len() - LINES));
+    }
+}

@@ -1,0 +1,141 @@
+//! What a result must keep to. Defaults go by the numbers an artefact computes in; flags or a recipe replace them.
+
+use crate::passes::Precision;
+use serde::{Deserialize, Serialize};
+
+/// Limits of every check.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Limits {
+    /// Least mean over the valid tokens of a clip of their cosine to the reference.
+    pub cosine_mean: f64,
+    /// Least cosine of any valid token; none where it is told and not judged.
+    pub cosine_min: Option<f64>,
+    /// A red arm of the encoder has broken a token whose cosine to the reference is below this.
+    pub arm_cosine: f64,
+    /// And which is so many times as far from the reference, in 1 - cosine, as without the arm.
+    pub arm_factor: f64,
+    /// A label is judged where the two best words of the reference are more than so many logits apart, a blank where
+    /// it is so far from the best word.
+    pub margin: f64,
+    /// Most labels that may differ from the reference, percent of the valid tokens of all clips.
+    pub flips_percent: f64,
+    /// Least clips whose transcript is the reference's, percent.
+    pub transcripts_percent: f64,
+    /// How much the word error rate may be above that of the reference, percentage points.
+    pub wer_points: f64,
+}
+
+impl Limits {
+    /// Limits of an artefact that computes in `precision`.
+    pub const fn of(precision: Precision) -> Limits {
+        let cosine_min = match precision {
+            // Ours: a right fp32 graph is at 0.9999998.
+            Precision::Fp32 => Some(0.99999),
+            // The published parity bar.
+            Precision::Fp16W32 | Precision::Int8 => Some(0.99),
+            // One fp16 step in the inputs moves a near-silent token between 0.97 and 0.9999, so fp16 is judged by its
+            // task.
+            Precision::Fp16 => None,
+        };
+        let margin = match precision {
+            Precision::Fp32 => 1e-3,
+            // A cosine rounded to fp16 is off by 2^-11 of itself, 0.1 logits at the scale of 216 of the larger reader;
+            // two of them and what lies before them make no more than 0.25.
+            Precision::Fp16 | Precision::Fp16W32 | Precision::Int8 => 0.25,
+        };
+        Limits {
+            // The published parity bar.
+            cosine_mean: 0.999,
+            cosine_min,
+            // What fp32 is held to. Broken tokens are mostly at 0.79 to 0.96; but random weights of full size make tokens
+            // that are all alike, and theirs break to 0.9999 only, where fp32 is at 1 - 1e-12 and fp16 at 0.99999.
+            arm_cosine: 0.99999,
+            arm_factor: 2.0,
+            margin,
+            // The port saw 2 of 44,162.
+            flips_percent: 1.0,
+            // The port's gates: 19 of 20 clips, and 0.1 points.
+            transcripts_percent: 95.0,
+            wer_points: 0.1,
+        }
+    }
+
+    /// These limits with those of `overrides` in their place.
+    ///
+    /// # Errors
+    /// One is out of the range it makes sense in.
+    pub fn with(self, overrides: &LimitOverrides) -> Result<Limits, BadLimit> {
+        let LimitOverrides { cosine_mean, cosine_min, margin, flips_percent, transcripts_percent, wer_points } =
+            *overrides;
+        let one = |name, value: Option<f64>, low: f64, high: f64| match value {
+            Some(value) if !(low..=high).contains(&value) => Err(BadLimit { name, value, low, high }),
+            value => Ok(value),
+        };
+        Ok(Limits {
+            cosine_mean: one("cosine_mean", cosine_mean, -1.0, 1.0)?.unwrap_or(self.cosine_mean),
+            cosine_min: one("cosine_min", cosine_min, -1.0, 1.0)?.or(self.cosine_min),
+            margin: one("margin", margin, 0.0, f64::MAX)?.unwrap_or(self.margin),
+            flips_percent: one("flips_percent", flips_percent, 0.0, 100.0)?.unwrap_or(self.flips_percent),
+            transcripts_percent: one("transcripts_percent", transcripts_percent, 0.0, 100.0)?
+                .unwrap_or(self.transcripts_percent),
+            wer_points: one("wer_points", wer_points, 0.0, f64::MAX)?.unwrap_or(self.wer_points),
+            ..self
+        })
+    }
+}
+
+/// Limits to put in the place of defaults, by the names they have in [`Limits`]. What makes a red arm is no matter of
+/// choice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "the fields are those of Limits")]
+pub struct LimitOverrides {
+    pub cosine_mean: Option<f64>,
+    pub cosine_min: Option<f64>,
+    pub margin: Option<f64>,
+    pub flips_percent: Option<f64>,
+    pub transcripts_percent: Option<f64>,
+    pub wer_points: Option<f64>,
+}
+
+/// A limit that makes no sense.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("limit {name} is {value}, expected {}", range(*low, *high))]
+pub struct BadLimit {
+    /// Its name.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
+    /// Least value there is a sense in.
+    pub low: f64,
+    /// Largest such value.
+    pub high: f64,
+}
+
+fn range(low: f64, high: f64) -> String {
+    if high == f64::MAX { format!("at least {low}") } else { format!("{low} to {high}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_and_what_replaces_them() {
+        let limits = Limits::of(Precision::Fp32);
+        assert_eq!(limits.with(&LimitOverrides::default()), Ok(limits));
+        let overrides: LimitOverrides = serde_json::from_str(r#"{"margin": 0.1, "cosine_min": 0.9}"#).unwrap();
+        let replaced = Limits::of(Precision::Fp16).with(&overrides).unwrap();
+        assert_eq!((replaced.margin, replaced.cosine_min, replaced.cosine_mean), (0.1, Some(0.9), 0.999));
+        insta::assert_snapshot!(serde_json::from_str::<LimitOverrides>(r#"{"cosine": 1}"#).unwrap_err(), @"unknown field `cosine`, expected one of `cosine_mean`, `cosine_min`, `margin`, `flips_percent`, `transcripts_percent`, `wer_points` at line 1 column 9");
+    }
+
+    #[test]
+    fn limits_without_sense() {
+        let bad = |overrides| Limits::of(Precision::Fp16).with(&overrides).unwrap_err();
+        insta::assert_snapshot!(bad(LimitOverrides { cosine_min: Some(1.5), ..Default::default() }), @"limit cosine_min is 1.5, expected -1 to 1");
+        insta::assert_snapshot!(bad(LimitOverrides { margin: Some(-1.0), ..Default::default() }), @"limit margin is -1, expected at least 0");
+        insta::assert_snapshot!(bad(LimitOverrides { wer_points: Some(f64::NAN), ..Default::default() }), @"limit wer_points is NaN, expected at least 0");
+        insta::assert_snapshot!(bad(LimitOverrides { flips_percent: Some(101.0), ..Default::default() }), @"limit flips_percent is 101, expected 0 to 100");
+    }
+}

@@ -1,0 +1,210 @@
+//! Judging by the task: transcripts that are the reference's, and word errors that are no more.
+
+use super::{Check, Limits, Options};
+use crate::eval::{WordErrors, word_errors};
+use crate::models::reader::{HostRuleError, Reading, Words, spans, text};
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// Why no text was made.
+pub const NEEDS_WORDS: &str = "needs the reader's words, by --words";
+/// Why transcripts were not compared.
+pub const NEEDS_TRANSCRIPTS: &str = "needs the reference's transcripts, by --transcripts";
+/// Why word errors were not counted.
+pub const NEEDS_TRUTH: &str = "needs what was truly said, by --wer";
+
+/// The reader's words.
+pub trait Vocabulary {
+    /// How many there are.
+    fn count(&self) -> usize;
+    /// The word of a row of the table.
+    fn word(&self, row: usize) -> Option<&str>;
+}
+
+impl Vocabulary for Words {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn word(&self, row: usize) -> Option<&str> {
+        self.get(row)
+    }
+}
+
+#[cfg(test)]
+impl Vocabulary for Vec<String> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn word(&self, row: usize) -> Option<&str> {
+        self.get(row).map(String::as_str)
+    }
+}
+
+/// What is said in each clip, words between single spaces. Words are compared as they are, case included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Transcripts(BTreeMap<String, String>);
+
+/// Why transcripts cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum TranscriptsError {
+    #[error("line {line} has no tab, expected CLIP<TAB>TEXT")]
+    NoTab { line: usize },
+    #[error("line {line} is of clip {clip}, which is on a line before")]
+    Twice { line: usize, clip: String },
+    #[error("{flag} has no line for clip {clip}")]
+    Absent { flag: &'static str, clip: String },
+}
+
+impl Transcripts {
+    /// Reads lines of `CLIP<TAB>TEXT`; empty lines are left out, and an empty text is a clip in which nothing is said.
+    ///
+    /// # Errors
+    /// A line has no tab, or its clip stands twice.
+    pub fn parse(lines: &str) -> Result<Transcripts, TranscriptsError> {
+        let mut found = BTreeMap::new();
+        for (at, line) in lines.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let (clip, text) = line.split_once('\t').ok_or(TranscriptsError::NoTab { line: at + 1 })?;
+            let clip = clip.trim().to_string();
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            if found.contains_key(&clip) {
+                return Err(TranscriptsError::Twice { line: at + 1, clip });
+            }
+            found.insert(clip, text);
+        }
+        Ok(Transcripts(found))
+    }
+
+    /// What is said in `clip`; `flag` is where the user gave these.
+    ///
+    /// # Errors
+    /// There is no such line.
+    pub fn of(&self, clip: &str, flag: &'static str) -> Result<&str, TranscriptsError> {
+        let absent = || TranscriptsError::Absent { flag, clip: clip.into() };
+        self.0.get(clip).map(String::as_str).ok_or_else(absent)
+    }
+}
+
+/// Sees that there is a line for each of `clips` wherever the user gave lines, before anything is run.
+///
+/// # Errors
+/// A clip has none.
+pub fn cover<'c>(clips: impl Iterator<Item = &'c str>, options: &Options<'_>) -> Result<(), TranscriptsError> {
+    for clip in clips {
+        options.transcripts.map(|lines| lines.of(clip, "--transcripts")).transpose()?;
+        options.truth.map(|lines| lines.of(clip, "--wer")).transpose()?;
+    }
+    Ok(())
+}
+
+/// The text that `reading` makes.
+pub fn read(reading: &Reading<'_>, words: &dyn Vocabulary) -> Result<String, HostRuleError> {
+    text(&spans(reading, words.count())?, |row| words.word(row))
+}
+
+/// A clip as the artefact and the reference read it.
+pub struct Read {
+    /// The clip.
+    pub clip: String,
+    /// The artefact's transcript; none where its outputs make no words.
+    pub found: Option<String>,
+    /// The reference's.
+    pub reference: String,
+    /// What was truly said.
+    pub truth: Option<String>,
+}
+
+/// Whether enough transcripts are the reference's.
+pub fn transcripts_check(clips: &[Read], limits: &Limits) -> Check {
+    let unlike: Vec<&Read> = clips.iter().filter(|c| c.found.as_ref() != Some(&c.reference)).collect();
+    let equal = clips.len() - unlike.len();
+    let percent = 100.0 * equal as f64 / clips.len().max(1) as f64;
+    let says = format!("{equal} of {} are the reference's ({percent:.1} %)", clips.len());
+    let listed: Vec<_> =
+        unlike.iter().map(|c| json!({ "clip": c.clip, "found": c.found, "reference": c.reference })).collect();
+    let figures = json!({ "clips": clips.len(), "equal": equal, "percent": percent, "unlike": listed });
+    Check::run("transcripts", percent >= limits.transcripts_percent, says, figures)
+}
+
+/// Whether the word error rate is not above the reference's by more than allowed.
+pub fn wer_check(clips: &[Read], limits: &Limits) -> Check {
+    let errors = |text: &dyn Fn(&Read) -> String| -> WordErrors {
+        let of = |c: &Read| {
+            let (found, truth) = (text(c), c.truth.clone().unwrap_or_default());
+            word_errors(&found.split_whitespace().collect::<Vec<_>>(), &truth.split_whitespace().collect::<Vec<_>>())
+        };
+        clips.iter().map(of).sum()
+    };
+    let found = errors(&|c| c.found.clone().unwrap_or_default());
+    let reference = errors(&|c| c.reference.clone());
+    let points = 100.0 * (found.rate() - reference.rate());
+    let says = format!(
+        "{:.2} % of {} words, the reference {:.2} %, {points:+.2} points",
+        100.0 * found.rate(),
+        found.reference,
+        100.0 * reference.rate(),
+    );
+    let figures = json!({ "found": found, "reference": reference, "points": points });
+    // As many errors more as are allowed pass, whatever the last bit of a rate is.
+    Check::run("wer", points <= limits.wer_points + 1e-9, says, figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::Verdict;
+    use crate::passes::Precision;
+
+    #[test]
+    fn lines() {
+        let read = Transcripts::parse("a\tone  two \r\n\nb\t\nc d\tx\ty\n").unwrap();
+        for (clip, text) in [("a", "one two"), ("b", ""), ("c d", "x y")] {
+            assert_eq!(read.of(clip, "--wer").unwrap(), text);
+        }
+        insta::assert_snapshot!(read.of("z", "--wer").unwrap_err(), @"--wer has no line for clip z");
+        insta::assert_snapshot!(Transcripts::parse("a\tb\nc").unwrap_err(), @"line 2 has no tab, expected CLIP<TAB>TEXT");
+        insta::assert_snapshot!(Transcripts::parse("a\tb\na\tb").unwrap_err(), @"line 2 is of clip a, which is on a line before");
+    }
+
+    fn clips(found: &[Option<&str>]) -> Vec<Read> {
+        let read = |(at, found): (usize, &Option<&str>)| Read {
+            clip: format!("clip{at}"),
+            found: found.map(str::to_string),
+            reference: "a b".into(),
+            truth: Some("a b c d e".into()),
+        };
+        found.iter().enumerate().map(read).collect()
+    }
+
+    #[test]
+    fn nineteen_of_twenty_are_enough() {
+        let limits = Limits::of(Precision::Fp16);
+        let with = |unlike: usize| {
+            let found: Vec<Option<&str>> = (0..20).map(|i| Some(if i < unlike { "a" } else { "a b" })).collect();
+            transcripts_check(&clips(&found), &limits)
+        };
+        assert_eq!([0, 1].map(|n| with(n).verdict), [Verdict::Pass, Verdict::Pass]);
+        assert_eq!(with(2).verdict, Verdict::Fail);
+        insta::assert_snapshot!(with(2).says, @"18 of 20 are the reference's (90.0 %)");
+        assert_eq!(transcripts_check(&clips(&[None]), &limits).verdict, Verdict::Fail);
+    }
+
+    #[test]
+    fn errors_against_those_of_the_reference() {
+        let limits = Limits::of(Precision::Fp16);
+        let check = wer_check(&clips(&[Some("a b"), Some("x b")]), &limits);
+        assert_eq!(check.verdict, Verdict::Fail);
+        insta::assert_snapshot!(check.says, @"70.00 % of 10 words, the reference 60.00 %, +10.00 points");
+        // One word in a thousand more is 0.1 points.
+        let mut long = clips(&[Some("a b")]);
+        long[0].truth = Some("w ".repeat(1000));
+        long[0].reference = "w ".repeat(1000);
+        for (right, verdict) in [(1000, Verdict::Pass), (999, Verdict::Pass), (998, Verdict::Fail)] {
+            long[0].found = Some("w ".repeat(right));
+            assert_eq!(wer_check(&long, &limits).verdict, verdict, "{right}");
+        }
+        assert_eq!(wer_check(&clips(&[None]), &limits).verdict, Verdict::Fail, "no words is all of them missing");
+    }
+}

@@ -1,0 +1,312 @@
+//! Opens an artefact, its goldens and its record, and has it gated by the file of its model.
+
+mod golden;
+mod model;
+mod source;
+
+pub use golden::GoldenFileError;
+pub use source::SourceMismatch;
+
+use super::RunError;
+use super::run::{Artefact, Callable, Functions, runtime_of};
+use crate::bundle::{Tree, TreeError};
+use crate::digest::Digest;
+use crate::eval::{self, InputCast};
+use crate::files;
+use crate::gate::{
+    self, BadLimit, Case, GateError, LimitOverrides, Limits, Options, Report, Subject, Tensors, Transcripts,
+    TranscriptsError,
+};
+use crate::models::reader::{Words, WordsError};
+use crate::passes::Precision;
+use crate::provenance::{StoredRecord, StoredRecordError};
+use crate::tensor::Fact;
+use crate::toolchain::Interrupt;
+use golden::GoldenFile;
+use model::Model;
+use serde::Serialize;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What to gate, and by what.
+#[derive(Clone, Debug, Default)]
+pub struct GateOptions {
+    /// The bundle.
+    pub artefact: PathBuf,
+    /// Safetensors files of one clip each, and folders of such.
+    pub goldens: Vec<PathBuf>,
+    /// The function; none for the one whose length is the golden's.
+    pub function: Option<String>,
+    /// The reader's words, one a line.
+    pub words: Option<PathBuf>,
+    /// The reference's transcripts.
+    pub transcripts: Option<PathBuf>,
+    /// What was truly said.
+    pub truth: Option<PathBuf>,
+    /// A reader for an encoder's soft tokens.
+    pub reader: Option<PathBuf>,
+    /// Runs of each clip that must agree.
+    pub repeats: usize,
+    /// Limits in the place of defaults.
+    pub limits: LimitOverrides,
+}
+
+/// Why an artefact was not judged.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each variant is the error of one stage, or its message says it")]
+pub enum GateFailure {
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Gate(#[from] GateError<RunError>),
+    #[error(transparent)]
+    Golden(#[from] GoldenFileError),
+    #[error(transparent)]
+    Source(#[from] SourceMismatch),
+    #[error(transparent)]
+    Record(#[from] StoredRecordError),
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error(transparent)]
+    Limit(#[from] BadLimit),
+    #[error("{} has function {function} of {found}; the gate knows {}", path.display(), Model::KNOWN)]
+    Unknown { path: PathBuf, function: String, found: String },
+    #[error("{} is {found}, expected {expected}", path.display())]
+    Model { path: PathBuf, found: &'static str, expected: &'static str },
+    #[error("golden {} has {input} of {found}; {} takes {have:?}", golden.display(), path.display())]
+    Length { golden: PathBuf, input: &'static str, found: Fact, path: PathBuf, have: Vec<String> },
+    #[error("golden {} has no tensor {input}, which {} takes", golden.display(), path.display())]
+    NoInput { golden: PathBuf, input: &'static str, path: PathBuf },
+    #[error("{} could not be read", path.display())]
+    Text { path: PathBuf, source: io::Error },
+    #[error("{} is not UTF-8 text", path.display())]
+    NotText { path: PathBuf },
+    #[error(transparent)]
+    Words(#[from] WordsError),
+    #[error("{} cannot be used", path.display())]
+    Lines { path: PathBuf, source: TranscriptsError },
+}
+
+/// What was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Gated {
+    /// Folder name.
+    pub artefact: String,
+    /// Digest of the bytes that were judged.
+    pub digest_root: Digest,
+    /// `reference` or `coreai`.
+    pub runtime: &'static str,
+    /// The numbers whose limits were taken.
+    pub precision: Precision,
+    /// `record` or `features`: who told the precision.
+    pub precision_from: &'static str,
+    /// Inputs that were of another dtype than declared.
+    pub casts: Vec<InputCast>,
+    /// The checks.
+    pub report: Report,
+}
+
+/// A function as the gate runs it.
+struct Running<'a> {
+    callable: Callable<'a>,
+    interrupt: &'a Interrupt,
+}
+
+impl Subject for Running<'_> {
+    type Error = RunError;
+
+    fn inputs(&self) -> &[(String, Fact)] {
+        &self.callable.inputs
+    }
+
+    fn run(&self, inputs: &Tensors) -> Result<Tensors, RunError> {
+        if self.interrupt.raised() {
+            return Err(RunError::Bridge(crate::emit::coreai::BridgeError::Interrupted));
+        }
+        Ok(self.callable.run.run(inputs)?.0)
+    }
+}
+
+/// Gates the artefact.
+///
+/// # Errors
+/// The artefact, its record, a golden or a text cannot be used, or belongs to others; or a run failed.
+pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateFailure> {
+    let runtime = runtime_of(&options.artefact, None)?;
+    let texts = Texts::read(options)?;
+    let goldens = golden::read_all(&options.goldens)?;
+    let which = match &options.function {
+        Some(name) => Functions::One(Some(name)),
+        None => Functions::All,
+    };
+    let artefact = Artefact::open(&options.artefact, runtime, which, interrupt)?;
+    let functions = running(&artefact, interrupt)?;
+    let model = Model::of(&options.artefact, functions.iter().map(|f| &f.callable))?;
+    let digest_root = Tree::of(&options.artefact)?.root();
+    let record = StoredRecord::beside(&options.artefact, digest_root)?;
+    let source = source::check(record.as_ref(), &goldens)?;
+    let (precision, precision_from) = precision(record.as_ref(), &functions, model);
+    let limits = Limits::of(precision).with(&options.limits)?;
+
+    let reader = options.reader.as_ref().map(|path| Reader::open(path, model, &options.artefact, interrupt));
+    let reader = reader.transpose()?;
+    let readers = reader.as_ref().map(|reader| running(&reader.artefact, interrupt)).transpose()?.unwrap_or_default();
+    if let Some(reader) = &reader {
+        reader.is_one(&readers)?;
+    }
+    let mut cases = Vec::new();
+    for file in &goldens {
+        let subject = of_length(&functions, model, file, &options.artefact)?;
+        cases.push(Case { golden: &file.golden, subject, reader: long_enough(&readers, model, file) });
+    }
+    let judged = Options {
+        limits,
+        repeats: options.repeats,
+        words: texts.words.as_ref().map(|words| words as &dyn gate::Vocabulary),
+        transcripts: texts.transcripts.as_ref(),
+        truth: texts.truth.as_ref(),
+    };
+    let mut report = match model {
+        Model::Encoder => gate::encoder(&cases, &judged)?,
+        Model::Reader => gate::reader(&cases, &judged)?,
+    };
+    report.checks.insert(0, source);
+    Ok(Gated {
+        artefact: name_of(&options.artefact),
+        digest_root,
+        runtime: runtime.name(),
+        precision,
+        precision_from,
+        casts: casts(&cases),
+        report,
+    })
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+}
+
+fn running<'a>(artefact: &'a Artefact, interrupt: &'a Interrupt) -> Result<Vec<Running<'a>>, RunError> {
+    let functions = artefact.functions(eval::Options::default())?;
+    Ok(functions.into_iter().map(|callable| Running { callable, interrupt }).collect())
+}
+
+/// Precision by the record, else by the dtype of what goes in: fp16w32 and int8 then pass for fp32, which is stricter.
+fn precision(record: Option<&StoredRecord>, functions: &[Running<'_>], model: Model) -> (Precision, &'static str) {
+    let named = record.and_then(|record| record.options["precision"].as_str());
+    if let Some(precision) = Precision::ALL.into_iter().find(|p| Some(p.name()) == named) {
+        return (precision, "record");
+    }
+    let half = |f: &Running<'_>| f.input(model.length_input()).is_some_and(|i| i.dtype == crate::tensor::DType::F16);
+    (if functions.iter().any(half) { Precision::Fp16 } else { Precision::Fp32 }, "features")
+}
+
+/// The function that takes clips of the golden's length.
+fn of_length<'f>(
+    functions: &'f [Running<'_>],
+    model: Model,
+    file: &GoldenFile,
+    artefact: &Path,
+) -> Result<&'f Running<'f>, GateFailure> {
+    let input = model.length_input();
+    let given = file.golden.tensors.get(input).ok_or_else(|| GateFailure::NoInput {
+        golden: file.path.clone(),
+        input,
+        path: artefact.into(),
+    })?;
+    let takes = |f: &&Running<'_>| f.input(input).is_some_and(|fact| fact.shape == given.fact().shape);
+    functions.iter().find(takes).ok_or_else(|| GateFailure::Length {
+        golden: file.path.clone(),
+        input,
+        found: given.fact().clone(),
+        path: artefact.into(),
+        have: functions.iter().filter_map(|f| f.input(input)).map(ToString::to_string).collect(),
+    })
+}
+
+/// The shortest reader that takes all tokens of a clip of the golden's length, else the longest: the clip may be
+/// shorter than its bucket.
+fn long_enough<'f>(
+    readers: &'f [Running<'_>],
+    model: Model,
+    file: &GoldenFile,
+) -> Option<&'f dyn Subject<Error = RunError>> {
+    let input = file.golden.tensors.get(model.length_input())?;
+    let tokens = input.fact().shape.dims().get(1)? / 4;
+    let length = |reader: &Running<'_>| {
+        let fact = reader.input(Model::Reader.length_input());
+        fact.and_then(|fact| fact.shape.dims().get(1).copied()).unwrap_or(0)
+    };
+    let enough = readers.iter().filter(|r| length(r) >= tokens).min_by_key(|r| length(r));
+    let reader = enough.or_else(|| readers.iter().max_by_key(|r| length(r)))?;
+    Some(reader)
+}
+
+/// The reader given for an encoder.
+struct Reader<'p> {
+    path: &'p Path,
+    artefact: Artefact,
+}
+
+impl<'p> Reader<'p> {
+    fn open(path: &'p Path, model: Model, artefact: &Path, interrupt: &Interrupt) -> Result<Reader<'p>, GateFailure> {
+        if model != Model::Encoder {
+            let (path, found) = (artefact.into(), model.name());
+            return Err(GateFailure::Model { path, found, expected: "an encoder, whose soft tokens --reader reads" });
+        }
+        let opened = Artefact::open(path, runtime_of(path, None)?, Functions::All, interrupt)?;
+        Ok(Reader { path, artefact: opened })
+    }
+
+    fn is_one(&self, functions: &[Running<'_>]) -> Result<(), GateFailure> {
+        match Model::of(self.path, functions.iter().map(|f| &f.callable))? {
+            Model::Reader => Ok(()),
+            other @ Model::Encoder => {
+                Err(GateFailure::Model { path: self.path.into(), found: other.name(), expected: Model::Reader.name() })
+            }
+        }
+    }
+}
+
+/// Inputs of goldens whose dtype is not the declared one, each kind once.
+fn casts(cases: &[Case<'_, RunError>]) -> Vec<InputCast> {
+    let mut found: Vec<InputCast> = Vec::new();
+    for case in cases {
+        for (name, fact) in case.subject.inputs() {
+            let Some(from) = case.golden.tensors.get(name).map(|t| t.fact().dtype) else { continue };
+            let cast = InputCast { input: name.clone(), from, to: fact.dtype };
+            if from != fact.dtype && !found.contains(&cast) {
+                found.push(cast);
+            }
+        }
+    }
+    found
+}
+
+/// Words and transcripts the user gave.
+struct Texts {
+    words: Option<Words>,
+    transcripts: Option<Transcripts>,
+    truth: Option<Transcripts>,
+}
+
+impl Texts {
+    fn read(options: &GateOptions) -> Result<Texts, GateFailure> {
+        let lines = |path: &Option<PathBuf>| {
+            path.as_ref().map(|path| {
+                let parsed = Transcripts::parse(&text(path)?);
+                parsed.map_err(|source| GateFailure::Lines { path: path.clone(), source })
+            })
+        };
+        Ok(Texts {
+            words: options.words.as_deref().map(|path| Words::read(path, None)).transpose()?,
+            transcripts: lines(&options.transcripts).transpose()?,
+            truth: lines(&options.truth).transpose()?,
+        })
+    }
+}
+
+fn text(path: &Path) -> Result<String, GateFailure> {
+    let bytes = files::read(path, files::TEXT_MAX).map_err(|source| GateFailure::Text { path: path.into(), source })?;
+    String::from_utf8(bytes).map_err(|_| GateFailure::NotText { path: path.into() })
+}
