@@ -166,7 +166,7 @@ fn describe(options: &ReaderOptions, config: &ReaderConfig, words: usize) -> Des
         ("words".to_string(), words.to_string()),
     ]);
     if let Some(version) = &config.version {
-        user_defined.insert("version".into(), version.clone());
+        user_defined.insert("release".into(), version.clone());
     }
     Description {
         short: format!("CTC word reader, {tokens} soft tokens over {words} words"),
