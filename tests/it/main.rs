@@ -25,6 +25,7 @@ mod ops;
 mod precision;
 mod python;
 mod reader;
+mod reader_gate;
 mod regions;
 mod strip;
 mod tools;

@@ -119,7 +119,7 @@ impl Names {
 
     fn read(section: &Section<'_>, map: &Map<String, Value>) -> Result<Names, ConfigError> {
         if let Some(other) = map.keys().find(|key| !PARTS.contains(&key.as_str())) {
-            return Err(section.unsupported(other, "no part of a name".into(), &PARTS.join(", ")));
+            return Err(section.wrong(other, "no part of a name".into(), &PARTS.join(", ")));
         }
         let mut names = BTreeMap::new();
         for part in PARTS {
@@ -296,7 +296,7 @@ fn guesses(section: &mut Section<'_>) -> Result<Guesses, ConfigError> {
     let known = ["rotary_layout", "gelu", "layer_norm_eps", "blank_input", "qkv"];
     if let Some(other) = section.others(&known).first() {
         let key = other.trim_start_matches("assumed.");
-        return Err(section.unsupported(key, "no choice known here".into(), &known.join(", ")));
+        return Err(section.wrong(key, "no guess known here".into(), &known.join(", ")));
     }
     let layer_norm_eps = section.number("layer_norm_eps", default.layer_norm_eps)?;
     if layer_norm_eps > MAX_EPS {
