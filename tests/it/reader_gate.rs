@@ -46,9 +46,10 @@ fn edited(path: &Path, name: &str, edit: impl Fn(usize, f32) -> f32) {
         file.read(tensor, 0, &mut bytes).unwrap();
         if tensor == name {
             for (at, word) in bytes.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-                *word = match fact.dtype {
-                    DType::I32 => (edit(at, i32::from_le_bytes(*word) as f32) as i32).to_le_bytes(),
-                    _ => edit(at, f32::from_le_bytes(*word)).to_le_bytes(),
+                *word = if fact.dtype == DType::I32 {
+                    (edit(at, i32::from_le_bytes(*word) as f32) as i32).to_le_bytes()
+                } else {
+                    edit(at, f32::from_le_bytes(*word)).to_le_bytes()
                 };
             }
         }

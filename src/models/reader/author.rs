@@ -123,10 +123,14 @@ fn absent(b: &mut Builder, mask: ValueId, t: usize) -> Authored<ValueId> {
 }
 
 /// About the largest cosine that one of so many words has to a vector which has nothing to do with them: the cosines of
-/// random vectors of width `w` have variance `1 / w`, and the largest of `n` lies near `sqrt(2 ln(n) / w)`.
+/// random vectors of width `w` have variance `1 / w`, and the largest of `n` lies near `sqrt(2 ln(n) / w)`. A number of fp16, so
+/// that what is taken off is given back to the last bit however constants are stored.
 fn chance(table: &Fact) -> f64 {
     match *table.shape.dims() {
-        [words, width] if width > 0 => (2.0 * libm::log(words as f64) / width as f64).sqrt().min(1.0),
+        [words, width] if width > 0 => {
+            let largest = (2.0 * libm::log(words as f64) / width as f64).sqrt().min(1.0);
+            half::f16::from_f64(largest).to_f64()
+        }
         _ => 0.0,
     }
 }
