@@ -140,5 +140,6 @@ def fixture(folder, seed, guesses, names, lengths):
 torch.set_grad_enabled(False)
 DEFAULTS = dict(rotary_layout="half_split", gelu="erf", layer_norm_eps=1e-5, blank_input="before_normalization", qkv="separate")
 OTHERS = dict(rotary_layout="interleaved", gelu="tanh", layer_norm_eps=1e-6, blank_input="after_normalization", qkv="fused")
-fixture("reader_plain", 5, DEFAULTS, {}, [(40, 33), (7, 7)])
-fixture("reader_guessed", 6, OTHERS, NAMES, [(40, 33)])
+if __name__ == "__main__":
+    fixture("reader_plain", 5, DEFAULTS, {}, [(40, 33), (7, 7)])
+    fixture("reader_guessed", 6, OTHERS, NAMES, [(40, 33)])
