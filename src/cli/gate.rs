@@ -61,7 +61,7 @@ struct LimitOpts {
     #[arg(long, value_name = "COSINE", allow_negative_numbers = true)]
     cosine_mean: Option<f64>,
     /// Labels and blanks with more logits between them and the next best must be the reference's [default: 0.001 for
-    /// fp32, else 0.25]
+    /// fp32, else 0.1 for each 91 of the scale in the record, 0.25 at most]
     #[arg(long, value_name = "LOGITS", allow_negative_numbers = true)]
     margin: Option<f64>,
     /// Most labels that may differ [default: 1]

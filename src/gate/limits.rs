@@ -39,8 +39,7 @@ impl Limits {
         };
         let margin = match precision {
             Precision::Fp32 => 1e-3,
-            // A cosine rounded to fp16 is off by 2^-11 of itself, 0.1 logits at the scale of 216 of the larger reader;
-            // two of them and what lies before them make no more than 0.25.
+            // What the port's readers kept to at the larger scale, 216; see `at_scale`.
             Precision::Fp16 | Precision::Fp16W32 | Precision::Int8 => 0.25,
         };
         Limits {
@@ -58,6 +57,16 @@ impl Limits {
             transcripts_percent: 95.0,
             wer_points: 0.1,
         }
+    }
+
+    /// These limits for a reader whose cosines are multiplied by `scale`: a cosine's error in fp16 grows with it, and no
+    /// label of the port's readers flipped with a margin above 0.1 logits at a scale of 91, or 0.25 at 216.
+    pub fn at_scale(self, scale: f64) -> Limits {
+        let rounded = Limits::of(Precision::Fp16).margin;
+        if self.margin < rounded || !scale.is_finite() || scale <= 0.0 {
+            return self;
+        }
+        Limits { margin: (0.1 * scale / 91.0).min(rounded), ..self }
     }
 
     /// These limits with those of `overrides` in their place.
@@ -137,5 +146,14 @@ mod tests {
         insta::assert_snapshot!(bad(LimitOverrides { margin: Some(-1.0), ..Default::default() }), @"limit margin is -1, expected at least 0");
         insta::assert_snapshot!(bad(LimitOverrides { wer_points: Some(f64::NAN), ..Default::default() }), @"limit wer_points is NaN, expected at least 0");
         insta::assert_snapshot!(bad(LimitOverrides { flips_percent: Some(101.0), ..Default::default() }), @"limit flips_percent is 101, expected 0 to 100");
+    }
+
+    #[test]
+    fn a_margin_grows_with_the_scale() {
+        let margin = |precision, scale| Limits::of(precision).at_scale(scale).margin;
+        assert!((margin(Precision::Fp16, 91.0) - 0.1).abs() < 1e-12);
+        assert!(margin(Precision::Fp16, 216.0) < 0.25 && margin(Precision::Fp16, 216.0) > 0.2);
+        assert_eq!((margin(Precision::Fp16, 1e4), margin(Precision::Fp16, f64::NAN)), (0.25, 0.25));
+        assert_eq!(margin(Precision::Fp32, 216.0), 1e-3);
     }
 }

@@ -88,6 +88,11 @@ impl StoredRecord {
         }
     }
 
+    /// What a reader multiplies its cosines by, where the record tells.
+    pub fn scale(&self) -> Option<f64> {
+        self.stages["functions"][0]["author"]["scale"].as_f64()
+    }
+
     fn read(path: &Path) -> Result<Option<StoredRecord>, StoredRecordError> {
         let bytes = match files::read(path, files::TEXT_MAX) {
             Ok(bytes) => bytes,

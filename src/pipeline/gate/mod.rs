@@ -146,7 +146,9 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
     let record = StoredRecord::beside(&options.artefact, digest_root)?;
     let source = source::check(record.as_ref(), &goldens)?;
     let (precision, precision_from) = precision(record.as_ref(), &functions, model);
-    let limits = Limits::of(precision).with(&options.limits)?;
+    let limits = Limits::of(precision);
+    let limits = record.as_ref().and_then(StoredRecord::scale).map_or(limits, |scale| limits.at_scale(scale));
+    let limits = limits.with(&options.limits)?;
 
     let reader = options.reader.as_ref().map(|path| Reader::open(path, model, &options.artefact, interrupt));
     let reader = reader.transpose()?;
