@@ -66,7 +66,9 @@ impl Limits {
         if self.margin < rounded || !scale.is_finite() || scale <= 0.0 {
             return self;
         }
-        Limits { margin: (0.1 * scale / 91.0).min(rounded), ..self }
+        // To a thousandth, which is how it is told.
+        let margin = (scale * 100.0 / 91.0).round() / 1000.0;
+        Limits { margin: margin.min(rounded), ..self }
     }
 
     /// These limits with those of `overrides` in their place.
