@@ -1,7 +1,7 @@
 //! The word reader against PyTorch, on the fixtures of scripts/reader_goldens.py.
 
 use crate::cli::{command, fixture};
-use eg2_convert::checkpoint::{Checkpoint, Joined, Ledger, sole_tensor};
+use eg2_convert::checkpoint::{Checkpoint, Joined, Ledger, Named, sole_tensor, write_safetensors};
 use eg2_convert::eval::{Evaluator, HostTensor, Options, Values};
 use eg2_convert::models::reader::{AuthorReport, ReaderConfig, TABLE, Tokens, author};
 use eg2_convert::passes::{Precision, precision};
@@ -161,6 +161,36 @@ fn author_full(layers: usize) -> (eg2_convert::ir::Graph, AuthorReport) {
 fn the_published_readers_have_their_number_of_parameters() {
     for (layers, parameters) in [(4, 13_268_994), (6, 19_573_762)] {
         assert_eq!(author_full(layers).1.parameters, parameters);
+    }
+}
+
+/// A maximum never starts at 0: with one word, its cosine comes out whatever its sign, and with the opposite word its
+/// negative does.
+#[test]
+fn a_row_of_negative_cosines_gives_a_negative_logit() {
+    let folder = fixture("reader_plain");
+    let golden = Golden::open(&folder.join("golden_T40.safetensors"));
+    let table = Checkpoint::open(&folder.join("table.npy")).unwrap();
+    let mut row = vec![0.0; table.fact("tensor").unwrap().shape.dims()[1]];
+    table.read_f32("tensor", 0, &mut row).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let [word, opposite] = [1.0, -1.0].map(|sign| {
+        let bytes: Vec<u8> = row.iter().flat_map(|v| (sign * v).to_le_bytes()).collect();
+        let fact = Fact::new(DType::F32, [1, row.len()]);
+        let path = dir.path().join(format!("table{sign}.safetensors"));
+        let named = vec![Named { name: TABLE, fact: &fact, bytes: &bytes }];
+        write_safetensors(named, fs_err::File::create(&path).unwrap()).unwrap();
+        let weights = Checkpoint::open(&folder.join("reader.safetensors")).unwrap();
+        let source = Joined::new(weights, Checkpoint::open(&path).unwrap(), TABLE, TABLE).unwrap();
+        [Precision::Fp32, Precision::Fp16].map(|to| evaluated(&folder, &source, &golden, to).0)
+    });
+    for (at, apart) in [1e-4, 0.1].into_iter().enumerate() {
+        let logits = word[at].logit.iter().zip(&opposite[at].logit).take(33);
+        assert!(logits.clone().any(|(a, _)| *a < -1.0) && logits.clone().any(|(a, _)| *a > 1.0));
+        for (a, b) in logits {
+            assert!((a + b).abs() <= apart, "{a} and {b}");
+        }
+        assert!(word[at].index.iter().all(|index| *index == 0));
     }
 }
 
