@@ -122,7 +122,7 @@ fn failure(error: &GateFailure) -> Failure {
         | GateFailure::Words(_)
         | GateFailure::Lines { .. } => Exit::BadInput,
         GateFailure::Limit(_) | GateFailure::Model { .. } => Exit::Usage,
-        GateFailure::Unknown { .. } => Exit::Unsupported,
+        GateFailure::Unknown(_) => Exit::Unsupported,
     };
     Failure::new(exit, error)
 }

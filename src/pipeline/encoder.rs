@@ -72,30 +72,47 @@ pub fn encoder(
     to: &Destination,
     progress: &dyn Progress,
 ) -> Result<Vec<Converted>, PipelineError> {
-    match &options.origin {
-        Origin::Checkpoint(path) => {
-            let checkpoint = Checkpoint::open(path)?;
-            let config_path = match (&options.config, checkpoint.config_path()) {
-                (Some(given), _) => given.clone(),
-                (None, Some(beside)) => beside.to_path_buf(),
-                (None, None) => return Err(PipelineError::NoConfig { checkpoint: path.clone() }),
-            };
-            let config = read_config(&config_path)?;
-            let files = SourceFiles::checkpoint(&checkpoint, &config_path);
-            let revision = checkpoint.revision().map(str::to_string);
-            convert(options, &config, &checkpoint, files, revision, to, progress)
+    let weights = match &options.origin {
+        Origin::Checkpoint(path) => EncoderWeights::open(path, options.config.as_deref())?,
+        Origin::Synthetic(seed) => EncoderWeights::synthetic(*seed, options)?,
+    };
+    convert(options, weights, to, progress)
+}
+
+/// An encoder's weights, and the config that shapes its graph.
+pub(super) struct EncoderWeights {
+    pub config: AudioConfig,
+    pub source: Box<dyn WeightSource + Send>,
+    pub files: SourceFiles,
+    revision: Option<String>,
+}
+
+impl EncoderWeights {
+    /// Those of the checkpoint at `path`, with its own config where none is given.
+    pub fn open(path: &Path, config: Option<&Path>) -> Result<EncoderWeights, PipelineError> {
+        let checkpoint = Checkpoint::open(path)?;
+        let config_path = match (config, checkpoint.config_path()) {
+            (Some(given), _) => given.to_path_buf(),
+            (None, Some(beside)) => beside.to_path_buf(),
+            (None, None) => return Err(PipelineError::NoConfig { checkpoint: path.into() }),
+        };
+        Ok(EncoderWeights {
+            config: read_config(&config_path)?,
+            files: SourceFiles::checkpoint(&checkpoint, &config_path),
+            revision: checkpoint.revision().map(str::to_string),
+            source: Box::new(checkpoint),
+        })
+    }
+
+    fn synthetic(seed: u64, options: &EncoderOptions) -> Result<EncoderWeights, PipelineError> {
+        let config = options.config.as_deref().map_or_else(|| Ok(AudioConfig::embedding_gemma2()), read_config)?;
+        let blueprint = Ledger::blueprint(seed);
+        // Every bucket reads the same tensors.
+        for bucket in options.buckets.iter().take(1) {
+            author(&config, bucket, &blueprint)?;
         }
-        Origin::Synthetic(seed) => {
-            let config = options.config.as_deref().map_or_else(|| Ok(AudioConfig::embedding_gemma2()), read_config)?;
-            let blueprint = Ledger::blueprint(*seed);
-            // Every bucket reads the same tensors.
-            for bucket in options.buckets.iter().take(1) {
-                author(&config, bucket, &blueprint)?;
-            }
-            let weights = blueprint.into_synthetic();
-            let files = SourceFiles::synthetic(*seed, options.config.as_deref());
-            convert(options, &config, &weights, files, None, to, progress)
-        }
+        let files = SourceFiles::synthetic(seed, options.config.as_deref());
+        Ok(EncoderWeights { config, source: Box::new(blueprint.into_synthetic()), files, revision: None })
     }
 }
 
@@ -106,16 +123,14 @@ fn read_config(path: &Path) -> Result<AudioConfig, PipelineError> {
 
 fn convert(
     options: &EncoderOptions,
-    config: &AudioConfig,
-    source: &dyn WeightSource,
-    files: SourceFiles,
-    revision: Option<String>,
+    weights: EncoderWeights,
     to: &Destination,
     progress: &dyn Progress,
 ) -> Result<Vec<Converted>, PipelineError> {
+    let EncoderWeights { config, source, files, revision } = weights;
     let mut whole = Vec::new();
     for bucket in options.buckets.iter().rev() {
-        let (mut graph, report) = author(config, bucket, &Ledger::new(source))?;
+        let (mut graph, report) = author(&config, bucket, &Ledger::new(&*source))?;
         if options.buckets.several() {
             graph = graph.named(format!("T{}", bucket.frames()));
         }
@@ -129,7 +144,7 @@ fn convert(
         name: options.name(part, precision),
         functions,
         precision,
-        description: describe(options, part, precision, config, revision.as_deref()),
+        description: describe(options, part, precision, &config, revision.as_deref()),
         options: json!({
             "model": part.name(),
             "bucket": options.buckets.iter().map(Bucket::frames).collect::<Vec<_>>(),
@@ -138,7 +153,7 @@ fn convert(
             "split_after": options.split_after,
         }),
     };
-    package(Job { artefacts: parts.into_iter().map(plan).collect(), source, files }, to, progress)
+    package(Job { artefacts: parts.into_iter().map(plan).collect(), source: &*source, files }, to, progress)
 }
 
 /// A front in fp32 and a body in `precision`, each with all functions.

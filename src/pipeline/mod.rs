@@ -8,6 +8,7 @@ mod diff;
 mod encoder;
 mod gate;
 mod inspect;
+mod model;
 mod origin;
 mod package;
 mod reader;
@@ -22,6 +23,7 @@ pub use gate::{GateFailure, GateOptions, Gated, GoldenFileError, SourceMismatch,
 pub use inspect::{
     AiModelView, BlockerView, CompiledView, FunctionView, InspectError, Inspection, PackageView, WeightView, inspect,
 };
+pub use model::UnknownModel;
 pub use origin::Origin;
 pub use package::{Converted, Destination, FunctionReport, GraphFigures, PipelineError, Writer};
 pub use reader::{ReaderOptions, ReaderOrigin, reader};

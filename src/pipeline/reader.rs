@@ -61,18 +61,12 @@ pub fn reader(
     progress: &dyn Progress,
 ) -> Result<Vec<Converted>, PipelineError> {
     match &options.origin {
-        ReaderOrigin::Files { config: path, weights, table, words } => {
-            let config = read_config(path)?;
-            let found = Found::of(path, &config, [weights, table, words].map(Option::as_deref))?;
-            let table = Checkpoint::open(&found.table)?;
-            let tensor = sole_tensor(&table, config.files.table_tensor.as_deref())?.to_string();
-            let rows = table.fact(&tensor).and_then(|fact| fact.shape.dims().first().copied()).unwrap_or(0);
-            let words = Words::read(&found.words, Some(rows))?;
-            let source = Joined::new(Checkpoint::open(&found.weights)?, table, &tensor, TABLE)?;
-            let files = source.files().chain([found.words.as_path(), path]).map(Path::to_path_buf).collect();
+        ReaderOrigin::Files { config, weights, table, words } => {
+            let ReaderWeights { config, source, words, files } =
+                ReaderWeights::open(config, [weights, table, words].map(Option::as_deref))?;
             let ready = plan(options, &config, words.len(), &source)?;
             check_unit_rows(&source, TABLE)?;
-            package(Job { artefacts: vec![ready], source: &source, files: SourceFiles::of(files) }, to, progress)
+            package(Job { artefacts: vec![ready], source: &source, files }, to, progress)
         }
         ReaderOrigin::Synthetic { seed, config: path } => {
             let config = path.as_deref().map_or_else(|| Ok(ReaderConfig::v2()), read_config)?;
@@ -93,6 +87,29 @@ fn read_config(path: &Path) -> Result<ReaderConfig, PipelineError> {
         tracing::warn!("{name}: {key} means nothing here and is ignored");
     }
     Ok(config)
+}
+
+/// A reader's weights, table and words, and the config that shapes its graph.
+pub(super) struct ReaderWeights {
+    pub config: ReaderConfig,
+    pub source: Joined,
+    pub words: Words,
+    pub files: SourceFiles,
+}
+
+impl ReaderWeights {
+    /// Those that the config at `path` names, or the weights, the table and the words that are given in their place.
+    pub fn open(path: &Path, given: [Option<&Path>; 3]) -> Result<ReaderWeights, PipelineError> {
+        let config = read_config(path)?;
+        let found = Found::of(path, &config, given)?;
+        let table = Checkpoint::open(&found.table)?;
+        let tensor = sole_tensor(&table, config.files.table_tensor.as_deref())?.to_string();
+        let rows = table.fact(&tensor).and_then(|fact| fact.shape.dims().first().copied()).unwrap_or(0);
+        let words = Words::read(&found.words, Some(rows))?;
+        let source = Joined::new(Checkpoint::open(&found.weights)?, table, &tensor, TABLE)?;
+        let files = source.files().chain([found.words.as_path(), path]).map(Path::to_path_buf).collect();
+        Ok(ReaderWeights { config, source, words, files: SourceFiles::of(files) })
+    }
 }
 
 /// The files of one reader.

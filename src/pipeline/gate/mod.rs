@@ -1,13 +1,13 @@
 //! Opens an artefact, its goldens and its record, and has it gated by the file of its model.
 
 mod golden;
-mod model;
 mod source;
 
 pub use golden::GoldenFileError;
 pub use source::SourceMismatch;
 
 use super::RunError;
+use super::model::{Model, UnknownModel};
 use super::run::{Artefact, Callable, Functions, runtime_of};
 use crate::bundle::{Tree, TreeError};
 use crate::digest::Digest;
@@ -23,7 +23,6 @@ use crate::provenance::{StoredRecord, StoredRecordError};
 use crate::tensor::Fact;
 use crate::toolchain::Interrupt;
 use golden::GoldenFile;
-use model::Model;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -69,8 +68,8 @@ pub enum GateFailure {
     Tree(#[from] TreeError),
     #[error(transparent)]
     Limit(#[from] BadLimit),
-    #[error("{} has function {function} of {found}; the gate knows {}", path.display(), Model::KNOWN)]
-    Unknown { path: PathBuf, function: String, found: String },
+    #[error(transparent)]
+    Unknown(#[from] UnknownModel),
     #[error("{} is {found}, expected {expected}", path.display())]
     Model { path: PathBuf, found: &'static str, expected: &'static str },
     #[error("golden {} has {input} of {found}; {} takes {have:?}", golden.display(), path.display())]

@@ -67,8 +67,8 @@ impl Opened {
             let fact = fact_of(text).filter(|fact| exchanged(fact.dtype));
             Ok((name.clone(), fact.ok_or_else(feature)?))
         };
-        let inputs = read.inputs.iter().map(declared).collect::<Result<Vec<(String, Fact)>, RunError>>()?;
-        let outputs = read.outputs.iter().map(|(name, _)| name.clone()).collect();
+        let all = |features: &[(String, String)]| features.iter().map(declared).collect::<Result<Vec<_>, RunError>>();
+        let (inputs, outputs) = (all(&read.inputs)?, all(&read.outputs)?);
         let run = Function { opened: self, name: &read.name, inputs: inputs.clone() };
         Ok(Callable { name: read.name.clone(), inputs, outputs, run: Box::new(run) })
     }

@@ -26,10 +26,10 @@ pub struct Callable<'a> {
     pub name: String,
     /// Name and fact of each input, as declared.
     pub inputs: Vec<(String, Fact)>,
-    /// Names of its outputs.
-    pub outputs: Vec<String>,
-    /// What runs it.
-    pub run: Box<dyn Run + 'a>,
+    /// The same of each output.
+    pub outputs: Vec<(String, Fact)>,
+    /// What runs it; another thread may be the one that asks.
+    pub run: Box<dyn Run + Send + Sync + 'a>,
 }
 
 /// An open artefact.

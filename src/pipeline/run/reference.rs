@@ -57,7 +57,7 @@ impl Opened {
                 if let Op::Input(name) = &node.op { Some((name.clone(), node.fact.clone())) } else { None }
             })
             .collect();
-        let outputs = graph.outputs().iter().map(|output| output.name.clone()).collect();
+        let outputs = graph.outputs().iter().map(|output| (output.name.clone(), graph.fact(output.value).clone())).collect();
         let run = Function(Evaluator::new(checked, &self.package, options));
         Ok(Callable { name: graph.name().into(), inputs, outputs, run: Box::new(run) })
     }

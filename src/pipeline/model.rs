@@ -1,10 +1,9 @@
 //! Which model an artefact is of, by what its functions take and give.
 
-use super::GateFailure;
-use crate::pipeline::run::Callable;
-use std::path::Path;
+use super::run::Callable;
+use std::path::{Path, PathBuf};
 
-/// A model that can be gated.
+/// A model whose contract is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
     /// `features` and `half_mask` to `soft_tokens`.
@@ -13,10 +12,22 @@ pub enum Model {
     Reader,
 }
 
+/// An artefact of no known model, or of several.
+#[derive(Debug, thiserror::Error)]
+#[error("{} has function {function} of {found}; known are {}", path.display(), Model::KNOWN)]
+pub struct UnknownModel {
+    /// The bundle.
+    pub path: PathBuf,
+    /// The function that fits none.
+    pub function: String,
+    /// What it takes and gives.
+    pub found: String,
+}
+
 impl Model {
     /// What is told of a model that is none of these.
-    pub const KNOWN: &str = "encoders (features, half_mask -> soft_tokens) and readers (soft_tokens, token_mask -> \
-                             top1_index, top1_logit, blank_logit)";
+    const KNOWN: &str = "encoders (features, half_mask -> soft_tokens) and readers (soft_tokens, token_mask -> \
+                         top1_index, top1_logit, blank_logit)";
 
     const ALL: [Model; 2] = [Model::Encoder, Model::Reader];
 
@@ -47,7 +58,10 @@ impl Model {
     ///
     /// # Errors
     /// A function is of no known model, or of another than the one before.
-    pub fn of<'c>(path: &Path, functions: impl Iterator<Item = &'c Callable<'c>>) -> Result<Model, GateFailure> {
+    pub fn of<'c, 'a: 'c>(
+        path: &Path,
+        functions: impl IntoIterator<Item = &'c Callable<'a>>,
+    ) -> Result<Model, UnknownModel> {
         let mut found = None;
         for function in functions {
             let model = Self::ALL.into_iter().find(|model| model.is(function));
@@ -56,11 +70,7 @@ impl Model {
                 Some(_) | None => return Err(unknown(path, function)),
             }
         }
-        found.ok_or_else(|| GateFailure::Unknown {
-            path: path.into(),
-            function: "none".into(),
-            found: "nothing".into(),
-        })
+        found.ok_or_else(|| UnknownModel { path: path.into(), function: "none".into(), found: "nothing".into() })
     }
 
     fn is(self, function: &Callable<'_>) -> bool {
@@ -73,12 +83,12 @@ impl Model {
             found == wanted
         };
         same(inputs, &mut function.inputs.iter().map(|(name, _)| name.as_str()))
-            && same(outputs, &mut function.outputs.iter().map(String::as_str))
+            && same(outputs, &mut function.outputs.iter().map(|(name, _)| name.as_str()))
     }
 }
 
-fn unknown(path: &Path, function: &Callable<'_>) -> GateFailure {
-    let inputs: Vec<&str> = function.inputs.iter().map(|(name, _)| name.as_str()).collect();
-    let found = format!("{} -> {}", inputs.join(", "), function.outputs.join(", "));
-    GateFailure::Unknown { path: path.into(), function: function.name.clone(), found }
+fn unknown(path: &Path, function: &Callable<'_>) -> UnknownModel {
+    let names = |features: &[(String, _)]| features.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+    let found = format!("{} -> {}", names(&function.inputs), names(&function.outputs));
+    UnknownModel { path: path.into(), function: function.name.clone(), found }
 }
