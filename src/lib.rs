@@ -12,6 +12,7 @@
 extern crate self as eg2_convert;
 
 pub mod digest;
+pub mod dsp;
 pub mod files;
 pub mod tensor;
 

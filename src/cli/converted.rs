@@ -13,9 +13,14 @@ use serde_json::json;
 /// Most constants left in fp32 that the table names.
 const KEPT_SHOWN: usize = 4;
 
-/// The exit code of each stage's error.
+/// What ended a conversion.
 pub fn failure(error: &PipelineError) -> Failure {
-    let exit = match error {
+    Failure::new(exit_of(error), error)
+}
+
+/// The exit code of each stage's error.
+pub const fn exit_of(error: &PipelineError) -> Exit {
+    match error {
         PipelineError::Checkpoint(_)
         | PipelineError::Config(_)
         | PipelineError::NoConfig { .. }
@@ -44,8 +49,7 @@ pub fn failure(error: &PipelineError) -> Failure {
         | PipelineError::Split(_)
         | PipelineError::Record(_)
         | PipelineError::Hashing => Exit::Bug,
-    };
-    Failure::new(exit, error)
+    }
 }
 
 /// What was made, as a table and as JSON.

@@ -3,6 +3,7 @@
 use super::failure::{Exit, Failure};
 use super::run::exit_of;
 use super::table::Table;
+use super::transcribe::exit_of as exit_of_transcription;
 use super::{Checks, Common, Report};
 use crate::gate::{Check, GateError, LimitOverrides, Verdict};
 use crate::pipeline::{GateFailure, GateOptions, Gated, RunError, gate};
@@ -26,7 +27,7 @@ pub struct Opts {
     /// The .mlpackage or .aimodel
     artefact: PathBuf,
     /// A safetensors file of one clip, or a folder of them; may be given more than once
-    #[arg(long, value_name = "FILE|DIR", required = true, num_args = 1..)]
+    #[arg(long, value_name = "FILE|DIR", required_unless_present = "audio", num_args = 1..)]
     golden: Vec<PathBuf>,
     /// The function to judge [default: the one whose length is the golden's]
     #[arg(long)]
@@ -34,7 +35,7 @@ pub struct Opts {
     /// The reader's words, one a line
     #[arg(long, value_name = "FILE")]
     words: Option<PathBuf>,
-    /// The reference's transcripts: a line CLIP<TAB>TEXT for each golden, CLIP being its file name without ending
+    /// The reference's transcripts: a line CLIP<TAB>TEXT for each golden and recording, CLIP being its file name without ending
     #[arg(long, value_name = "FILE")]
     transcripts: Option<PathBuf>,
     /// What was truly said, in lines as of --transcripts
@@ -43,6 +44,12 @@ pub struct Opts {
     /// A reader, .mlpackage or .aimodel, to read an encoder's soft tokens
     #[arg(long, value_name = "ARTEFACT")]
     reader: Option<PathBuf>,
+    /// An encoder, .mlpackage or .aimodel, to encode recordings for a reader
+    #[arg(long, value_name = "ARTEFACT")]
+    encoder: Option<PathBuf>,
+    /// A recording, WAV, or a folder of them, for --transcripts and --wer; may be given more than once
+    #[arg(long, value_name = "FILE|DIR", num_args = 1..)]
+    audio: Vec<PathBuf>,
     /// Runs of each clip that must agree bit for bit
     #[arg(long, value_name = "RUNS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
@@ -86,6 +93,8 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
         transcripts: opts.transcripts,
         truth: opts.wer,
         reader: opts.reader,
+        encoder: opts.encoder,
+        audio: opts.audio,
         repeats: opts.repeats as usize,
         limits: LimitOverrides {
             cosine_mean,
@@ -111,7 +120,9 @@ fn failure(error: &GateFailure) -> Failure {
     let exit = match error {
         GateFailure::Run(error) => exit_of(error),
         GateFailure::Gate(error) => exit_of_gate(error),
+        GateFailure::Audio(error) => exit_of_transcription(error),
         GateFailure::Golden(_)
+        | GateFailure::Clips(_)
         | GateFailure::Source(_)
         | GateFailure::Record(_)
         | GateFailure::Tree(_)
@@ -121,7 +132,7 @@ fn failure(error: &GateFailure) -> Failure {
         | GateFailure::NotText { .. }
         | GateFailure::Words(_)
         | GateFailure::Lines { .. } => Exit::BadInput,
-        GateFailure::Limit(_) | GateFailure::Model { .. } => Exit::Usage,
+        GateFailure::Limit(_) | GateFailure::Model { .. } | GateFailure::NothingToJudgeBy => Exit::Usage,
         GateFailure::Unknown(_) => Exit::Unsupported,
     };
     Failure::new(exit, error)
@@ -130,7 +141,6 @@ fn failure(error: &GateFailure) -> Failure {
 const fn exit_of_gate(error: &GateError<RunError>) -> Exit {
     match error {
         GateError::Run { source, .. } => exit_of(source),
-        GateError::NoGolden => Exit::Usage,
         GateError::Golden { .. }
         | GateError::Input { .. }
         | GateError::Output { .. }

@@ -18,6 +18,7 @@ mod run;
 mod strip;
 mod table;
 mod tools;
+mod transcribe;
 
 pub use failure::{Exit, Failure};
 
@@ -65,6 +66,7 @@ enum Command {
     Run(run::Opts),
     Strip(strip::Opts),
     Tools(tools::Opts),
+    Transcribe(transcribe::Opts),
 }
 
 /// What a subcommand found, for people and for programs.
@@ -119,6 +121,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
         Command::Run(opts) => run::run(opts, &cli.common),
         Command::Strip(opts) => strip::run(opts, &cli.common),
         Command::Tools(opts) => tools::run(opts, &cli.common),
+        Command::Transcribe(opts) => transcribe::run(opts, &cli.common),
     };
     match result {
         Ok(report) => {

@@ -1,7 +1,7 @@
 //! A progress bar on a terminal, and nothing anywhere else.
 
 use super::Common;
-use crate::pipeline::Progress;
+use crate::pipeline::{Progress, Unit};
 use crate::toolchain::{Interrupt, InterruptError};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -18,9 +18,6 @@ impl Bar {
         let visible = !common.quiet && std::io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
-        if let Ok(style) = ProgressStyle::with_template("{msg:12} {wide_bar} {bytes:>10} / {total_bytes:10} {eta:>4}") {
-            bar.set_style(style);
-        }
         Bar { bar, interrupt: Interrupt::never() }
     }
 
@@ -38,14 +35,21 @@ impl Bar {
 }
 
 impl Progress for Bar {
-    fn stage(&self, name: &'static str, total: u64) {
+    fn stage(&self, name: &'static str, total: u64, unit: Unit) {
+        let counts = match unit {
+            Unit::Bytes => "{bytes:>10} / {total_bytes:10}",
+            Unit::Tokens => "{pos:>6} / {len} tokens",
+        };
+        if let Ok(style) = ProgressStyle::with_template(&format!("{{msg:12}} {{wide_bar}} {counts} {{eta:>4}}")) {
+            self.bar.set_style(style);
+        }
         self.bar.reset();
         self.bar.set_length(total);
         self.bar.set_message(name);
     }
 
-    fn advance(&self, bytes: u64) {
-        self.bar.inc(bytes);
+    fn advance(&self, more: u64) {
+        self.bar.inc(more);
     }
 
     fn stopped(&self) -> bool {

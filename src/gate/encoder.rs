@@ -155,7 +155,8 @@ pub fn encoder<E: Error>(cases: &[Case<'_, E>], options: &Options<'_>) -> Result
         clips.push((case, Clip::of(case.golden).map_err(of)?));
     }
     if clips.is_empty() {
-        return Err(GateError::NoGolden);
+        let checks = ["cosine", "finite", "repeats", MASK_ARM, PADDING_ARM];
+        return Ok(Report::without_goldens("encoder", &checks, options));
     }
     let unread = unread(cases, options);
     transcripts::cover(cases.iter().map(|case| case.golden.name.as_str()), options)?;

@@ -65,6 +65,4 @@ pub enum GateError<E: Error + 'static> {
     },
     #[error(transparent)]
     Transcripts(#[from] TranscriptsError),
-    #[error("no golden is given")]
-    NoGolden,
 }

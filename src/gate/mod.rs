@@ -7,6 +7,7 @@
 //!
 //! Level 6: knows the models' contracts, tensors and metrics.
 
+mod audio;
 mod encoder;
 mod error;
 mod limits;
@@ -18,6 +19,7 @@ mod tests;
 mod transcripts;
 mod verdict;
 
+pub use audio::{Heard, audio, cover, unheard};
 pub use encoder::encoder;
 pub use error::{GateError, GoldenError};
 pub use limits::{BadLimit, LimitOverrides, Limits};

@@ -166,7 +166,8 @@ pub fn reader<E: Error>(cases: &[Case<'_, E>], options: &Options<'_>) -> Result<
         clips.push((case, Clip::of(case.golden).map_err(of)?));
     }
     if clips.is_empty() {
-        return Err(GateError::NoGolden);
+        let checks = ["labels", "flips", "blanks", "finite", "repeats", ARM];
+        return Ok(Report::without_goldens("reader", &checks, options));
     }
     transcripts::cover(cases.iter().map(|case| case.golden.name.as_str()), options)?;
     let (mut found, mut texts) = (Vec::new(), Vec::new());

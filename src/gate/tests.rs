@@ -299,7 +299,10 @@ fn what_is_no_encoder() {
     };
     insta::assert_snapshot!(error(&Encoder::with(Fault::Stops)), @"clip f14 was not run");
     insta::assert_snapshot!(error(&Reader::with(Fault::Fixed, 24)), @"soft_tokens of the encoder for clip f14 is absent, expected floats of [1, 6, 4]");
-    assert!(matches!(encoder::<Stopped>(&[], &options(Precision::Fp32)), Err(GateError::NoGolden)));
+    for report in [encoder::<Stopped>(&[], &options(Precision::Fp32)), reader(&[], &options(Precision::Fp32))] {
+        let report = report.unwrap();
+        assert!(report.checks.len() > 4 && report.checks.iter().all(|c| matches!(c.verdict, Verdict::NotRun { .. })));
+    }
 }
 
 const WORDS: usize = 50;

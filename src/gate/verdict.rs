@@ -1,6 +1,6 @@
 //! What became of each check, and of them all.
 
-use super::Limits;
+use super::{Limits, Options};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -77,6 +77,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// The report where no golden is given: none of those checks was run.
+    pub fn without_goldens(model: &'static str, checks: &[&'static str], options: &Options<'_>) -> Report {
+        let checks = checks.iter().map(|name| Check::not_run(name, "no golden is given, by --golden")).collect();
+        Report { model, limits: options.limits, repeats: options.repeats, clips: Vec::new(), checks }
+    }
+
     /// Fail where one check failed, else Pass, whatever was not run.
     pub fn passed(&self) -> bool {
         self.checks.iter().all(|check| check.verdict != Verdict::Fail)

@@ -6,3 +6,4 @@ pub mod blocks;
 pub mod gemma_audio;
 pub mod reader;
 pub mod section;
+pub mod windows;

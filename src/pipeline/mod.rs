@@ -15,11 +15,12 @@ mod reader;
 mod regions;
 mod run;
 mod strip;
+mod transcribe;
 
 pub use compile::{CompileError, CompileOptions, Compiled, CoreAiTarget, compile};
 pub use diff::{Changes, DiffError, Difference, FileFact, Side, diff};
 pub use encoder::{EncoderOptions, encoder};
-pub use gate::{GateFailure, GateOptions, Gated, GoldenFileError, SourceMismatch, gate};
+pub use gate::{ClipFilesError, GateFailure, GateOptions, Gated, GoldenFileError, SourceMismatch, gate};
 pub use inspect::{
     AiModelView, BlockerView, CompiledView, FunctionView, InspectError, Inspection, PackageView, WeightView, inspect,
 };
@@ -30,23 +31,33 @@ pub use reader::{ReaderOptions, ReaderOrigin, reader};
 pub use regions::{Host, Regions, RegionsError, regions};
 pub use run::{Ran, RunError, RunOptions, Runtime, run};
 pub use strip::{Look, StripError, StripOptions, Stripped, strip};
+pub use transcribe::{Identity, Part, SpokenWord, TranscribeError, TranscribeOptions, Transcript, transcribe};
 
 /// Told how far a job is, and asked whether it is still wanted; the command line draws it.
 pub trait Progress: Sync {
-    /// A stage begins that will handle about `total` bytes.
-    fn stage(&self, name: &'static str, total: u64);
-    /// So many bytes more were handled.
-    fn advance(&self, bytes: u64);
+    /// A stage begins that will handle about `total` of those.
+    fn stage(&self, name: &'static str, total: u64, unit: Unit);
+    /// So many more were handled.
+    fn advance(&self, more: u64);
     /// Whether the job should end where it is, leaving nothing behind.
     fn stopped(&self) -> bool {
         false
     }
 }
 
+/// What a stage counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes.
+    Bytes,
+    /// Soft tokens of 40 ms.
+    Tokens,
+}
+
 /// Progress nobody looks at.
 pub struct Silent;
 
 impl Progress for Silent {
-    fn stage(&self, _: &'static str, _: u64) {}
+    fn stage(&self, _: &'static str, _: u64, _: Unit) {}
     fn advance(&self, _: u64) {}
 }

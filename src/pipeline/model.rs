@@ -88,7 +88,8 @@ impl Model {
 }
 
 fn unknown(path: &Path, function: &Callable<'_>) -> UnknownModel {
-    let names = |features: &[(String, _)]| features.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+    let names =
+        |features: &[(String, _)]| features.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
     let found = format!("{} -> {}", names(&function.inputs), names(&function.outputs));
     UnknownModel { path: path.into(), function: function.name.clone(), found }
 }

@@ -1,7 +1,7 @@
 //! An `.aimodel` without its debug locations, which name source files by absolute path. That nothing else changed is
 //! proven by reading both: the listing of Apple's reader, and every blob of weights.
 
-use super::Progress;
+use super::{Progress, Unit};
 use crate::bundle::aimodel::{HASH, PROGRAM};
 use crate::bundle::bytecode::{Bytecode, BytecodeError};
 use crate::bundle::{
@@ -128,16 +128,16 @@ pub fn strip(options: &StripOptions, bridge: &Bridge, progress: &dyn Progress) -
     }
     let stage = Stage::new(&destination, source.program_bytes.saturating_mul(2))?;
     let scratch = stage.workshop()?;
-    progress.stage("reading", 0);
+    progress.stage("reading", 0, Unit::Bytes);
     let before =
         Survey::of(&source.path, sha256, bridge, &scratch.join("before"), &BTreeSet::new()).map_err(stopped)?;
     let original = source.path.join(PROGRAM);
     let weights = blobs(&original, &Bytecode::open(&original)?).map_err(io(PROGRAM))?;
-    progress.stage("stripping", 0);
+    progress.stage("stripping", 0, Unit::Bytes);
     copy_rest(&source.path, &before.tree, stage.path())?;
     let program = stage.path().join(PROGRAM);
     bridge.strip(&source.path, &program, &scratch).map_err(|error| stopped(error.into()))?;
-    progress.stage("reading back", 0);
+    progress.stage("reading back", 0, Unit::Bytes);
     let written = weights.iter().map(|(name, (bytes, hash))| (name.as_str(), Expected::Hash(*bytes, *hash))).collect();
     let digest = check_stored(&program, &Bytecode::open(&program)?, &written).map_err(|error| match error {
         StoredError::Path { found } => StripError::Left { file: PROGRAM.into(), found: vec![found] },

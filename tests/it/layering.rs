@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Levels from the bottom up; modules of one level do not import each other.
-const LEVELS: [&[&str]; 10] = [
-    &["tensor", "digest", "files"],
+const LEVELS: [&[&str]; 11] = [
+    &["files"],
+    &["tensor", "digest", "dsp"],
     &["checkpoint", "ir", "target", "toolchain"],
     &["models", "validate", "analysis"],
     &["passes"],

@@ -103,6 +103,12 @@ impl AiModel {
             path: root,
         })
     }
+
+    /// An entry of the metadata that whoever made the bundle defined.
+    pub fn custom(&self, key: &str) -> Option<String> {
+        let entries: serde_json::Value = serde_json::from_str(self.metadata.get("creatorDefinedMetadata")?).ok()?;
+        entries.get(key)?.as_str().map(String::from)
+    }
 }
 
 #[cfg(test)]

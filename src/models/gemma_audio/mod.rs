@@ -5,17 +5,21 @@ mod author;
 mod buckets;
 mod clip;
 mod config;
+mod host;
 
 pub use author::{AuthorReport, Authored, author, end_of_layer};
 pub use buckets::{BadBuckets, Buckets};
 pub use clip::DroppedBound;
 pub use config::AudioConfig;
+pub use host::{half_mask, tokens_of};
 
-/// Mel bins of one feature frame: what the published extractor makes.
-pub const MEL_BINS: usize = 128;
+pub use crate::dsp::MEL_BINS;
 
 /// Longest bucket in frames. The Neural Engine takes no axis above 16,384, and 163 s is five shipped windows.
 pub const MAX_BUCKET: usize = 16_384;
+
+/// Longest bucket that is only evaluated: ten minutes, whose largest activation is 2 GB.
+pub const MAX_EVALUATED: usize = 60_000;
 
 /// A static length in feature frames of 10 ms: four of them make one soft token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +29,11 @@ pub struct Bucket(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bucket {0} is not a number of frames from 4 to {MAX_BUCKET} that four divides (3000 is 30 s)")]
 pub struct BadBucket(pub usize);
+
+/// A bucket that cannot be evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bucket {0} is not a number of frames from 4 to {MAX_EVALUATED} that four divides (3000 is 30 s)")]
+pub struct BadEvaluated(pub usize);
 
 impl Bucket {
     /// A bucket of that many frames.
@@ -36,6 +45,18 @@ impl Bucket {
             Ok(Bucket(frames))
         } else {
             Err(BadBucket(frames))
+        }
+    }
+
+    /// A bucket of a graph that is evaluated here and written for no target, so that a clip of minutes can be one window.
+    ///
+    /// # Errors
+    /// Zero, not a multiple of four, or above [`MAX_EVALUATED`].
+    pub fn evaluated(frames: usize) -> Result<Bucket, BadEvaluated> {
+        if frames > 0 && frames.is_multiple_of(4) && frames <= MAX_EVALUATED {
+            Ok(Bucket(frames))
+        } else {
+            Err(BadEvaluated(frames))
         }
     }
 
@@ -61,6 +82,8 @@ mod tests {
 
     #[test]
     fn buckets() {
+        assert_eq!(Bucket::evaluated(18_000).unwrap().tokens(), 4500);
+        insta::assert_snapshot!(Bucket::evaluated(MAX_EVALUATED + 4).unwrap_err(), @"bucket 60004 is not a number of frames from 4 to 60000 that four divides (3000 is 30 s)");
         for good in [4, 200, 1000, 3000, MAX_BUCKET] {
             assert_eq!(Bucket::new(good).unwrap().tokens(), good / 4);
         }

@@ -11,7 +11,7 @@ mod error;
 
 pub use error::CompileError;
 
-use super::Progress;
+use super::{Progress, Unit};
 use crate::bundle::compiled::{CompiledBundle, Expectation, Verdict};
 use crate::bundle::{Outcome, Replace, Stage, Tree, commit, write_file};
 use crate::provenance::{
@@ -86,10 +86,10 @@ pub fn compile(
     let model = Model::open(&options.model)?;
     let targets = Target::of(options, &model)?;
     let tool = search.find(model.tool()).map_err(CompileError::NotInstalled)?;
-    progress.stage("hashing", 0);
+    progress.stage("hashing", 0, Unit::Bytes);
     let source = Tree::of(&model.path).map_err(CompileError::Source)?;
     let job = Job { options, version: version(&tool, interrupt), model, tool, source, interrupt };
-    progress.stage("compiling", 0);
+    progress.stage("compiling", 0, Unit::Bytes);
     let made = targets.into_iter().map(|target| job.make(target)).collect::<Result<Vec<_>, _>>()?;
     if interrupt.raised() {
         return Err(CompileError::Interrupted);

@@ -1,5 +1,6 @@
 //! Golden files: one clip each, safetensors, and what weights the reference had by `source_sha256` in the header.
 
+use super::clip_files::{ClipFilesError, by_name};
 use crate::checkpoint::Checkpoint;
 use crate::digest::Digest;
 use crate::eval::{HostTensor, Values};
@@ -7,8 +8,6 @@ use crate::gate::{Golden, Tensors};
 use crate::pipeline::RunError;
 use crate::pipeline::run::read_tensor;
 use crate::tensor::{DType, Fact, SourceError, WeightSource};
-use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// Key in a golden's `__metadata__`: SHA-256 of each weights file of the reference, with commas between.
@@ -42,8 +41,6 @@ pub struct GoldenFile {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum GoldenFileError {
-    #[error("golden {} could not be read", path.display())]
-    Io { path: PathBuf, source: io::Error },
     #[error("golden {} cannot be used", path.display())]
     Tensor {
         path: PathBuf,
@@ -56,10 +53,8 @@ pub enum GoldenFileError {
     TooLarge { path: PathBuf, tensor: &'static str, value: i64 },
     #[error("golden {}: {SOURCE_KEY} is {found:?}, expected SHA-256 digests of 64 hexadecimal digits", path.display())]
     Source { path: PathBuf, found: String },
-    #[error("folder {} has no .safetensors file", path.display())]
-    Empty { path: PathBuf },
-    #[error("goldens {} and {} are both called {name}", first.display(), second.display())]
-    Twice { name: String, first: PathBuf, second: PathBuf },
+    #[error(transparent)]
+    Files(#[from] ClipFilesError),
 }
 
 /// Reads every file of `given`, and every `.safetensors` of the folders among them, sorted by name.
@@ -67,30 +62,7 @@ pub enum GoldenFileError {
 /// # Errors
 /// One cannot be read, is malformed or is called as another; a folder has none.
 pub fn read_all(given: &[PathBuf]) -> Result<Vec<GoldenFile>, GoldenFileError> {
-    let mut by_name: BTreeMap<String, PathBuf> = BTreeMap::new();
-    for path in given {
-        for file in files_of(path)? {
-            let name = file.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-            if let Some(first) = by_name.insert(name.clone(), file.clone()) {
-                return Err(GoldenFileError::Twice { name, first, second: file });
-            }
-        }
-    }
-    by_name.into_iter().map(|(name, path)| read(name, path)).collect()
-}
-
-fn files_of(path: &Path) -> Result<Vec<PathBuf>, GoldenFileError> {
-    if !path.is_dir() {
-        return Ok(vec![path.into()]);
-    }
-    let io = |source| GoldenFileError::Io { path: path.into(), source };
-    let entries = std::fs::read_dir(path).map_err(io)?.collect::<io::Result<Vec<_>>>().map_err(io)?;
-    let files: Vec<PathBuf> = entries
-        .iter()
-        .map(std::fs::DirEntry::path)
-        .filter(|p| p.extension().is_some_and(|ending| ending == "safetensors"))
-        .collect();
-    if files.is_empty() { Err(GoldenFileError::Empty { path: path.into() }) } else { Ok(files) }
+    by_name(given, "safetensors")?.into_iter().map(|(name, path)| read(name, path)).collect()
 }
 
 fn read(name: String, path: PathBuf) -> Result<GoldenFile, GoldenFileError> {
@@ -156,7 +128,7 @@ mod tests {
             write(&at(name), &[("n_tokens", DType::I64, 7i64.to_le_bytes().to_vec())]);
         }
         assert_eq!(told(&["c.safetensors", "clips"]), Ok(vec!["a".into(), "b".into(), "c".into()]));
-        insta::assert_snapshot!(told(&["clips", "clips/a.safetensors"]).unwrap_err(), @"goldens /clips/a.safetensors and /clips/a.safetensors are both called a");
+        insta::assert_snapshot!(told(&["clips", "clips/a.safetensors"]).unwrap_err(), @"/clips/a.safetensors and /clips/a.safetensors are both called a");
     }
 
     #[test]

@@ -1,14 +1,18 @@
 //! Opens an artefact, its goldens and its record, and has it gated by the file of its model.
 
+mod audio;
+mod clip_files;
 mod golden;
 mod source;
 
+pub use clip_files::ClipFilesError;
 pub use golden::GoldenFileError;
 pub use source::SourceMismatch;
 
 use super::RunError;
 use super::model::{Model, UnknownModel};
 use super::run::{Artefact, Callable, Functions, runtime_of};
+use super::transcribe::TranscribeError;
 use crate::bundle::{Tree, TreeError};
 use crate::digest::Digest;
 use crate::eval::{self, InputCast};
@@ -44,6 +48,10 @@ pub struct GateOptions {
     pub truth: Option<PathBuf>,
     /// A reader for an encoder's soft tokens.
     pub reader: Option<PathBuf>,
+    /// An encoder for a reader's recordings.
+    pub encoder: Option<PathBuf>,
+    /// WAV files, and folders of such.
+    pub audio: Vec<PathBuf>,
     /// Runs of each clip that must agree.
     pub repeats: usize,
     /// Limits in the place of defaults.
@@ -62,6 +70,12 @@ pub enum GateFailure {
     Golden(#[from] GoldenFileError),
     #[error(transparent)]
     Source(#[from] SourceMismatch),
+    #[error(transparent)]
+    Clips(#[from] ClipFilesError),
+    #[error(transparent)]
+    Audio(#[from] TranscribeError),
+    #[error("an artefact is judged by goldens, with --golden, or by recordings, with --audio: neither is given")]
+    NothingToJudgeBy,
     #[error(transparent)]
     Record(#[from] StoredRecordError),
     #[error(transparent)]
@@ -131,6 +145,9 @@ impl Subject for Running<'_> {
 /// # Errors
 /// The artefact, its record, a golden or a text cannot be used, or belongs to others; or a run failed.
 pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateFailure> {
+    if options.goldens.is_empty() && options.audio.is_empty() {
+        return Err(GateFailure::NothingToJudgeBy);
+    }
     let runtime = runtime_of(&options.artefact, None)?;
     let texts = Texts::read(options)?;
     let goldens = golden::read_all(&options.goldens)?;
@@ -149,12 +166,11 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
     let limits = record.as_ref().and_then(StoredRecord::scale).map_or(limits, |scale| limits.at_scale(scale));
     let limits = limits.with(&options.limits)?;
 
-    let reader = options.reader.as_ref().map(|path| Reader::open(path, model, &options.artefact, interrupt));
-    let reader = reader.transpose()?;
-    let readers = reader.as_ref().map(|reader| running(&reader.artefact, interrupt)).transpose()?.unwrap_or_default();
-    if let Some(reader) = &reader {
-        reader.is_one(&readers)?;
-    }
+    let other = Other::of(options, model, interrupt)?;
+    let readers = match &other {
+        Some(reader) if reader.model == Model::Reader => running(&reader.artefact, interrupt)?,
+        Some(_) | None => Vec::new(),
+    };
     let mut cases = Vec::new();
     for file in &goldens {
         let subject = of_length(&functions, model, file, &options.artefact)?;
@@ -172,6 +188,12 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         Model::Reader => gate::reader(&cases, &judged)?,
     };
     report.checks.insert(0, source);
+    let own = Some((options.artefact.as_path(), artefact.functions(eval::Options::default())?));
+    let pair = match (model, Other::half(other.as_ref())?) {
+        (Model::Encoder, reader) => [own, reader],
+        (Model::Reader, encoder) => [encoder, own],
+    };
+    report.checks.extend(audio::checks(options, &judged, &texts, pair, interrupt)?);
     Ok(Gated {
         artefact: name_of(&options.artefact),
         digest_root,
@@ -243,29 +265,41 @@ fn long_enough<'f>(
     Some(reader)
 }
 
-/// The reader given for an encoder.
-struct Reader<'p> {
+/// The reader given for an encoder, or the encoder given for a reader.
+struct Other<'p> {
     path: &'p Path,
+    model: Model,
     artefact: Artefact,
 }
 
-impl<'p> Reader<'p> {
-    fn open(path: &'p Path, model: Model, artefact: &Path, interrupt: &Interrupt) -> Result<Reader<'p>, GateFailure> {
-        if model != Model::Encoder {
-            let (path, found) = (artefact.into(), model.name());
-            return Err(GateFailure::Model { path, found, expected: "an encoder, whose soft tokens --reader reads" });
+impl<'p> Other<'p> {
+    fn of(options: &'p GateOptions, model: Model, interrupt: &Interrupt) -> Result<Option<Other<'p>>, GateFailure> {
+        let wrong = |path: &Path, found: Model, expected| {
+            Err(GateFailure::Model { path: path.into(), found: found.name(), expected })
+        };
+        let (path, expected) = match (model, &options.reader, &options.encoder) {
+            (Model::Encoder, _, Some(_)) => {
+                return wrong(&options.artefact, model, "a reader, whose recordings --encoder encodes");
+            }
+            (Model::Reader, Some(_), _) => {
+                return wrong(&options.artefact, model, "an encoder, whose soft tokens --reader reads");
+            }
+            (Model::Encoder, Some(reader), None) => (reader, Model::Reader),
+            (Model::Reader, None, Some(encoder)) => (encoder, Model::Encoder),
+            (Model::Encoder | Model::Reader, None, None) => return Ok(None),
+        };
+        let artefact = Artefact::open(path, runtime_of(path, None)?, Functions::All, interrupt)?;
+        let found = Model::of(path, &artefact.functions(eval::Options::default())?)?;
+        if found == expected {
+            Ok(Some(Other { path, model: found, artefact }))
+        } else {
+            wrong(path, found, expected.name())
         }
-        let opened = Artefact::open(path, runtime_of(path, None)?, Functions::All, interrupt)?;
-        Ok(Reader { path, artefact: opened })
     }
 
-    fn is_one(&self, functions: &[Running<'_>]) -> Result<(), GateFailure> {
-        match Model::of(self.path, functions.iter().map(|f| &f.callable))? {
-            Model::Reader => Ok(()),
-            other @ Model::Encoder => {
-                Err(GateFailure::Model { path: self.path.into(), found: other.name(), expected: Model::Reader.name() })
-            }
-        }
+    fn half<'o>(other: Option<&'o Other<'p>>) -> Result<Option<audio::Half<'o>>, GateFailure> {
+        let functions = |o: &'o Other<'p>| Ok((o.path, o.artefact.functions(eval::Options::default())?));
+        other.map(functions).transpose()
     }
 }
 

@@ -1,7 +1,7 @@
 //! One bundle of a plan, written beside its destination and read back; one function for each format.
 
 use super::super::origin::Counted;
-use super::super::{PipelineError, Progress};
+use super::super::{PipelineError, Progress, Unit};
 use crate::bundle::{self, AiModelReadBackError, Format, Stage, StoredError, Tree};
 use crate::emit::coreai::{self, Bridge, Metadata};
 use crate::emit::mil::{self, Description};
@@ -80,7 +80,7 @@ pub(super) fn write(
     progress: &dyn Progress,
 ) -> Result<(Stage, Written), PipelineError> {
     let stage = Stage::new(path, content.needed.saturating_mul(writer.copies()))?;
-    progress.stage("writing", content.read);
+    progress.stage("writing", content.read, Unit::Bytes);
     let written = match writer {
         Writer::MlPackage => mlpackage(content, &stage, progress),
         Writer::AiModel(bridge) => aimodel(content, bridge, &stage, progress),
@@ -93,7 +93,7 @@ pub(super) fn write(
 fn mlpackage(content: &Content<'_>, stage: &Stage, progress: &dyn Progress) -> Result<Written, PipelineError> {
     let counted = Counted { inner: content.source, progress };
     let report = mil::write(content.functions, &counted, content.description, stage.path())?;
-    progress.stage("reading back", 0);
+    progress.stage("reading back", 0, Unit::Bytes);
     let found = bundle::read_back(stage.path(), &report, content.functions)?;
     let read_back = json!({
         "functions": found.functions,
@@ -116,10 +116,10 @@ fn aimodel(
     let file = fs_err::File::create(&weights).map_err(PipelineError::Io)?;
     let program = coreai::write(content.functions, &counted, file)?;
     (content.weights_made)();
-    progress.stage("saving", 0);
+    progress.stage("saving", 0, Unit::Bytes);
     let reader = bridge.start(&scratch.join("read"))?;
     saver.save(&program, &weights, &metadata(content.description), stage.path())?;
-    progress.stage("reading back", 0);
+    progress.stage("reading back", 0, Unit::Bytes);
     let found = match bundle::read_back_aimodel(stage.path(), &program, reader) {
         // Weights that are copied were not looked at before; reading them all tells tensor and element.
         Err(AiModelReadBackError::Stored(StoredError::NotFinite { name })) => {

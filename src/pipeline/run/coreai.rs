@@ -15,6 +15,8 @@ pub struct Opened {
     path: PathBuf,
     bridge: Bridge,
     functions: Vec<ReadFunction>,
+    /// Its header and metadata.
+    pub model: AiModel,
 }
 
 impl Opened {
@@ -43,14 +45,14 @@ impl Opened {
     pub fn all(path: &Path, interrupt: &Interrupt) -> Result<Opened, RunError> {
         let bridge = Bridge::find(interrupt).ok_or(BridgeError::NotInstalled)?;
         // The runtime itself does not look at the hash, and computes garbage from a damaged file.
-        let found = AiModel::open(path)?.hash;
-        if found.is_wrong() {
-            return Err(RunError::Hash { path: path.into(), found });
+        let model = AiModel::open(path)?;
+        if model.hash.is_wrong() {
+            return Err(RunError::Hash { path: path.into(), found: model.hash });
         }
         let scratch = tempfile::tempdir().map_err(RunError::Exchange)?;
         let mut functions = bridge.read(path, scratch.path())?;
         functions.retain(|function| !function.private);
-        Ok(Opened { path: path.into(), bridge, functions })
+        Ok(Opened { path: path.into(), bridge, functions, model })
     }
 
     /// The functions, ready to be run.

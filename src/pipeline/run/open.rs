@@ -3,7 +3,8 @@
 use super::{RunError, Runtime, coreai, reference};
 use crate::bundle::Format;
 use crate::eval::{HostTensor, Options, Report};
-use crate::tensor::Fact;
+use crate::ir::Graph;
+use crate::tensor::{Fact, WeightSource};
 use crate::toolchain::Interrupt;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,13 +33,12 @@ pub struct Callable<'a> {
     pub run: Box<dyn Run + Send + Sync + 'a>,
 }
 
-/// An open artefact.
-#[derive(Debug)]
+/// An open artefact, or graphs that would be one.
 pub enum Artefact {
     /// By this program's evaluator.
     Reference(Box<reference::Opened>),
     /// By Apple's runtime.
-    CoreAi(coreai::Opened),
+    CoreAi(Box<coreai::Opened>),
 }
 
 /// Which functions are opened.
@@ -66,9 +66,24 @@ impl Artefact {
                 Artefact::Reference(reference::Opened::one(path, named)?.into())
             }
             (Runtime::Reference, Functions::All) => Artefact::Reference(reference::Opened::all(path)?.into()),
-            (Runtime::CoreAi, Functions::One(named)) => Artefact::CoreAi(coreai::Opened::one(path, named, interrupt)?),
-            (Runtime::CoreAi, Functions::All) => Artefact::CoreAi(coreai::Opened::all(path, interrupt)?),
+            (Runtime::CoreAi, Functions::One(named)) => {
+                Artefact::CoreAi(coreai::Opened::one(path, named, interrupt)?.into())
+            }
+            (Runtime::CoreAi, Functions::All) => Artefact::CoreAi(coreai::Opened::all(path, interrupt)?.into()),
         })
+    }
+
+    /// Graphs authored from the weights at `path`, to be evaluated as they are.
+    pub fn authored(path: &Path, source: Box<dyn WeightSource + Send>, graphs: Vec<Graph>) -> Artefact {
+        Artefact::Reference(reference::Opened::authored(path, source, graphs).into())
+    }
+
+    /// What whoever made the bundle says of it under `key`.
+    pub fn metadata(&self, key: &str) -> Option<String> {
+        match self {
+            Artefact::Reference(opened) => opened.metadata.get(key).cloned(),
+            Artefact::CoreAi(opened) => opened.model.custom(key),
+        }
     }
 
     /// Its functions; `options` are for the evaluator.

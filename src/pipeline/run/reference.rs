@@ -1,20 +1,21 @@
-//! `.mlpackage` by this program's evaluator.
+//! Graphs by this program's evaluator: those of an `.mlpackage`, or freshly authored ones.
 
 use super::{Callable, RunError};
 use crate::emit::mil::read::Package;
 use crate::eval::{Evaluator, HostTensor, Options, Report};
 use crate::ir::{Graph, Op};
-use crate::tensor::Fact;
+use crate::tensor::{Fact, WeightSource};
 use crate::validate;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A package and its functions as graphs.
-#[derive(Debug)]
+/// Graphs and their weights.
 pub struct Opened {
     path: PathBuf,
-    package: Package,
+    source: Box<dyn WeightSource + Send>,
     graphs: Vec<Graph>,
+    /// What whoever made the package says of it.
+    pub metadata: BTreeMap<String, String>,
 }
 
 impl Opened {
@@ -25,7 +26,7 @@ impl Opened {
     pub fn one(path: &Path, named: Option<&str>) -> Result<Opened, RunError> {
         let package = Package::open(path)?;
         let graphs = vec![package.lift(named.unwrap_or(package.default_function()))?];
-        Ok(Opened { path: path.into(), package, graphs })
+        Ok(Self::of(path, package, graphs))
     }
 
     /// All functions.
@@ -36,7 +37,17 @@ impl Opened {
         let package = Package::open(path)?;
         let names: Vec<&str> = package.functions().iter().map(|f| f.name.as_str()).collect();
         let graphs = names.iter().map(|name| package.lift(name)).collect::<Result<_, _>>()?;
-        Ok(Opened { path: path.into(), package, graphs })
+        Ok(Self::of(path, package, graphs))
+    }
+
+    fn of(path: &Path, package: Package, graphs: Vec<Graph>) -> Opened {
+        let metadata = package.description().metadata.user_defined.clone();
+        Opened { path: path.into(), source: Box::new(package), graphs, metadata }
+    }
+
+    /// Graphs authored from the weights at `path`.
+    pub fn authored(path: &Path, source: Box<dyn WeightSource + Send>, graphs: Vec<Graph>) -> Opened {
+        Opened { path: path.into(), source, graphs, metadata: BTreeMap::new() }
     }
 
     /// The functions, ready to be run.
@@ -57,8 +68,9 @@ impl Opened {
                 if let Op::Input(name) = &node.op { Some((name.clone(), node.fact.clone())) } else { None }
             })
             .collect();
-        let outputs = graph.outputs().iter().map(|output| (output.name.clone(), graph.fact(output.value).clone())).collect();
-        let run = Function(Evaluator::new(checked, &self.package, options));
+        let outputs =
+            graph.outputs().iter().map(|output| (output.name.clone(), graph.fact(output.value).clone())).collect();
+        let run = Function(Evaluator::new(checked, &*self.source, options));
         Ok(Callable { name: graph.name().into(), inputs, outputs, run: Box::new(run) })
     }
 }

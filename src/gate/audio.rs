@@ -1,0 +1,170 @@
+//! Judging by recordings: what an encoder and a reader make of sound, against what the reference wrote down of it.
+//!
+//! Recordings say nothing of numbers, so their checks are the task's, and one red arm: the second half of a clip's soft
+//! tokens zeroed, which must change what is read of it.
+
+use super::red_arm::{self, Arm, Outcome};
+use super::transcripts::{self, Read, Transcripts, TranscriptsError};
+use super::{Check, Limits, Options};
+use serde::Serialize;
+use serde_json::json;
+
+/// What was heard in a recording.
+#[derive(Clone, Debug, Serialize)]
+pub struct Heard {
+    /// The clip, called as its file without its ending.
+    pub clip: String,
+    /// Seconds of sound.
+    pub seconds: f64,
+    /// Soft tokens of it.
+    pub tokens: usize,
+    /// Its words between single spaces; none where the outputs make none.
+    pub text: Option<String>,
+    /// Why the outputs make no words.
+    pub unread: Option<String>,
+    /// The words with the second half of the soft tokens zeroed.
+    pub halved: Option<String>,
+    /// Words that begin in the second half.
+    pub late_words: usize,
+}
+
+const ARM: &str = "audio red arm second half";
+
+/// Sees that there is a line for each of `clips` wherever the user gave lines, before anything is heard.
+///
+/// # Errors
+/// A clip has none.
+pub fn cover<'c>(clips: impl Iterator<Item = &'c str>, options: &Options<'_>) -> Result<(), TranscriptsError> {
+    transcripts::cover(clips, options)
+}
+
+/// Judges what was heard.
+///
+/// # Errors
+/// A clip has no line where the user gave lines.
+pub fn audio(heard: &[Heard], options: &Options<'_>) -> Result<Vec<Check>, TranscriptsError> {
+    let mut checks = task_checks(heard, options)?.to_vec();
+    let arms: Vec<Arm> = heard.iter().map(arm).collect();
+    let clips: Vec<(&str, &Arm)> = heard.iter().map(|h| h.clip.as_str()).zip(&arms).collect();
+    checks.push(red_arm::check(ARM, "clips with a word in their second half", &clips));
+    Ok(checks)
+}
+
+/// The checks of recordings that nobody heard.
+pub fn unheard(reason: &str) -> Vec<Check> {
+    ["audio transcripts", "audio wer", ARM].map(|name| Check::not_run(name, reason)).into()
+}
+
+fn task_checks(heard: &[Heard], options: &Options<'_>) -> Result<[Check; 2], TranscriptsError> {
+    let Some(lines) = options.transcripts else {
+        return Ok(["audio transcripts", "audio wer"].map(|name| Check::not_run(name, transcripts::NEEDS_TRANSCRIPTS)));
+    };
+    let read = |h: &Heard| {
+        let truth = options.truth.map(|truth| truth.of(&h.clip, "--wer").map(str::to_string)).transpose()?;
+        let reference = lines.of(&h.clip, "--transcripts")?.to_string();
+        Ok(Read { clip: h.clip.clone(), found: h.text.clone(), reference, truth })
+    };
+    let clips = heard.iter().map(read).collect::<Result<Vec<Read>, TranscriptsError>>()?;
+    let told = |check: Check| check.with_lines(unlike(&clips, heard));
+    Ok([
+        told(Check { name: "audio transcripts", ..transcripts::transcripts_check(&clips, &options.limits) }),
+        wer(&clips, options.truth, &options.limits),
+    ])
+}
+
+fn wer(clips: &[Read], truth: Option<&Transcripts>, limits: &Limits) -> Check {
+    match truth {
+        None => Check::not_run("audio wer", transcripts::NEEDS_TRUTH),
+        Some(_) => Check { name: "audio wer", ..transcripts::wer_check(clips, limits) },
+    }
+}
+
+/// A line for each clip that is not read as the reference does.
+fn unlike(clips: &[Read], heard: &[Heard]) -> Vec<String> {
+    let line = |(read, heard): (&Read, &Heard)| match (&read.found, &heard.unread) {
+        (Some(found), _) if *found == read.reference => None,
+        (Some(found), _) => Some(format!("{}: {found:?}, the reference {:?}", read.clip, read.reference)),
+        (None, why) => Some(format!("{}: no words, {}", read.clip, why.as_deref().unwrap_or("nothing was read"))),
+    };
+    clips.iter().zip(heard).filter_map(line).collect()
+}
+
+/// The arm broke a clip that is read otherwise with it. One without a word in its second half has nothing to lose there.
+fn arm(heard: &Heard) -> Arm {
+    let Some(text) = heard.text.as_ref().filter(|_| heard.late_words > 0) else {
+        return Arm::not_applicable(ARM);
+    };
+    let outcome = if heard.halved.as_ref() == Some(text) { Outcome::Held } else { Outcome::Broke };
+    let words = |text: Option<&String>| text.map_or(0, |text| text.split_whitespace().count());
+    let (green, red) = (words(Some(text)), words(heard.halved.as_ref()));
+    let figures = json!({ "words": green, "words_with": red, "late_words": heard.late_words });
+    let says = format!("{green} words, {red} with the arm, {} in the second half", heard.late_words);
+    Arm { name: ARM, outcome, figures, says, strength: heard.late_words as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gate::Verdict;
+    use crate::passes::Precision;
+
+    fn heard(clip: &str, text: &str, halved: &str, late_words: usize) -> Heard {
+        Heard {
+            clip: clip.into(),
+            seconds: 1.0,
+            tokens: 25,
+            text: Some(text.into()),
+            unread: None,
+            halved: Some(halved.into()),
+            late_words,
+        }
+    }
+
+    fn judged(heard: &[Heard], transcripts: Option<&str>, truth: Option<&str>) -> Vec<Check> {
+        let lines = |text: Option<&str>| text.map(|text| Transcripts::parse(text).unwrap());
+        let (transcripts, truth) = (lines(transcripts), lines(truth));
+        let options = Options {
+            limits: Limits::of(Precision::Fp16),
+            repeats: 1,
+            words: None,
+            transcripts: transcripts.as_ref(),
+            truth: truth.as_ref(),
+        };
+        cover(heard.iter().map(|h| h.clip.as_str()), &options).unwrap();
+        audio(heard, &options).unwrap()
+    }
+
+    fn told(checks: &[Check]) -> String {
+        let says = |check: &Check| match &check.verdict {
+            Verdict::Pass => format!("{} passed: {}", check.name, check.says),
+            Verdict::Fail => format!("{} FAILED: {}", check.name, check.says),
+            Verdict::NotRun { reason } => format!("{} not run: {reason}", check.name),
+        };
+        let lines =
+            checks.iter().flat_map(|c| std::iter::once(says(c)).chain(c.lines.iter().map(|l| format!("  {l}"))));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn clips_that_are_heard_right() {
+        let clips = [heard("a", "one two", "one", 1), heard("b", "", "", 0)];
+        insta::assert_snapshot!(told(&judged(&clips, Some("a\tone two\nb\t"), Some("a\tone too\nb\t"))), @"");
+        insta::assert_snapshot!(told(&judged(&clips, None, None)), @"");
+    }
+
+    #[test]
+    fn clips_that_are_heard_wrong_or_not_at_all() {
+        let mut silent = heard("b", "", "", 0);
+        (silent.text, silent.unread) = (None, Some("soft_tokens is not finite at token 3".into()));
+        let clips = [heard("a", "one", "one", 0), silent];
+        insta::assert_snapshot!(told(&judged(&clips, Some("a\tone two\nb\tthree"), Some("a\tone two\nb\tthree"))), @"");
+    }
+
+    #[test]
+    fn an_arm_that_is_dulled_fails() {
+        let clips = [heard("a", "one two", "one two", 1), heard("b", "one", "", 1)];
+        insta::assert_snapshot!(told(&judged(&clips, None, None)), @"");
+        let only = [heard("a", "one", "one", 0)];
+        insta::assert_snapshot!(told(&judged(&only, None, None)), @"");
+    }
+}
