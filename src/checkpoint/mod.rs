@@ -27,4 +27,4 @@ pub use open::Checkpoint;
 pub use scope::{Consumption, Ledger, Scalar, Scope, ScopeError, Tensor};
 pub use synthetic::Synthetic;
 pub use unit_rows::{UnitRowsError, check_unit_rows};
-pub use write::{Named, write_safetensors};
+pub use write::{Named, write_safetensors, write_safetensors_header};

@@ -9,6 +9,7 @@ mod diff;
 mod doctor;
 mod encoder;
 mod failure;
+mod features;
 mod gate;
 mod inspect;
 mod progress;
@@ -59,6 +60,7 @@ enum Command {
     Compile(compile::Opts),
     Doctor(doctor::Opts),
     Encoder(encoder::Opts),
+    Features(features::Opts),
     Gate(gate::Opts),
     Inspect(inspect::Opts),
     Reader(reader::Opts),
@@ -114,6 +116,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
         Command::Compile(opts) => compile::run(opts, &cli.common),
         Command::Doctor(opts) => doctor::run(opts),
         Command::Encoder(opts) => encoder::run(opts, &cli.common),
+        Command::Features(opts) => features::run(opts, &cli.common),
         Command::Gate(opts) => gate::run(opts, &cli.common),
         Command::Inspect(opts) => inspect::run(opts),
         Command::Reader(opts) => reader::run(opts, &cli.common),

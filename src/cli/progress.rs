@@ -38,6 +38,7 @@ impl Progress for Bar {
     fn stage(&self, name: &'static str, total: u64, unit: Unit) {
         let counts = match unit {
             Unit::Bytes => "{bytes:>10} / {total_bytes:10}",
+            Unit::Frames => "{pos:>8} / {len} frames",
             Unit::Tokens => "{pos:>6} / {len} tokens",
         };
         if let Ok(style) = ProgressStyle::with_template(&format!("{{msg:12}} {{wide_bar}} {counts} {{eta:>4}}")) {

@@ -2,6 +2,7 @@
 
 use super::converted::exit_of as exit_of_weights;
 use super::failure::{Exit, Failure};
+use super::features;
 use super::progress::Bar;
 use super::run::exit_of as exit_of_run;
 use super::{Checks, Common, Report};
@@ -60,6 +61,7 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
 }
 
 fn notes(found: &Transcript) {
+    features::notes(&found.audio);
     if found.tokens == 0 {
         tracing::warn!(
             "{} samples are fewer than the 161 of a first feature frame: there is nothing to read",

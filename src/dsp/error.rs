@@ -24,7 +24,7 @@ pub enum AudioError {
         "{}: sample {index} of channel {channel} is {value}, expected a number of magnitude {limit} at most; full scale is 1",
         path.display()
     )]
-    Sample { path: PathBuf, index: u64, channel: u16, value: f32, limit: f32 },
+    Sample { path: PathBuf, index: u64, channel: usize, value: f32, limit: f32 },
     #[error("no resampler from {rate} Hz could be made or run: {why}")]
     Resampler { rate: u32, why: String },
     #[error("the Fourier transform of a frame failed")]

@@ -1,7 +1,7 @@
 //! Samples to rows of features.
 
 use super::mel::MelBank;
-use super::spectrum::{Spectrum, WINDOW};
+use super::spectrum::{LANES, Spectrum, WINDOW};
 use super::{AudioError, FRAME, HOP, MEL_BINS, PAD, Samples, frames_of};
 use rayon::prelude::*;
 
@@ -61,13 +61,21 @@ impl<S: Samples> Extractor<S> {
         self.samples.fill(&mut self.buffer[have..])?;
         let (spectrum, mel, buffer) = (&self.spectrum, &self.mel, &self.buffer);
         rows.par_chunks_mut(TASK * MEL_BINS).enumerate().try_for_each_init(
-            || spectrum.scratch(),
-            |scratch, (task, rows)| {
-                let frames = buffer[task * TASK * HOP..].windows(WINDOW).step_by(HOP);
-                for (row, frame) in rows.chunks_exact_mut(MEL_BINS).zip(frames) {
-                    let Some(frame) = frame.first_chunk() else { continue };
-                    spectrum.magnitudes(frame, scratch)?;
-                    mel.log(&scratch.magnitudes, row);
+            || (spectrum.scratch(), [[0f32; LANES]; MEL_BINS]),
+            |(scratch, logs), (task, rows)| {
+                let mut frames = buffer[task * TASK * HOP..].windows(WINDOW).step_by(HOP);
+                for rows in rows.chunks_mut(LANES * MEL_BINS) {
+                    let count = rows.len() / MEL_BINS;
+                    for (lane, frame) in frames.by_ref().take(count).enumerate() {
+                        let Some(frame) = frame.first_chunk() else { continue };
+                        spectrum.power(frame, lane, scratch)?;
+                    }
+                    mel.log(&scratch.power, logs);
+                    for (lane, row) in rows.chunks_exact_mut(MEL_BINS).enumerate() {
+                        for (to, lanes) in row.iter_mut().zip(logs.iter()) {
+                            *to = lanes.get(lane).copied().unwrap_or_default();
+                        }
+                    }
                 }
                 Ok::<(), AudioError>(())
             },

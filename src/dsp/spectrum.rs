@@ -1,4 +1,4 @@
-//! Magnitudes of the Fourier transform of one frame.
+//! Power of the Fourier transform of a few frames side by side.
 
 use super::AudioError;
 use realfft::num_complex::Complex;
@@ -14,6 +14,12 @@ const FFT: usize = 512;
 /// Frequencies of the transform, 31.25 Hz apart.
 pub const BINS: usize = FFT / 2 + 1;
 
+/// Frames side by side: as many as the widest vectors have float64 numbers.
+pub const LANES: usize = 8;
+
+/// One number of each frame side by side.
+pub type Lanes = [f64; LANES];
+
 /// The transform and its window; shared by threads, each with its own [`Scratch`].
 pub struct Spectrum {
     fft: Arc<dyn RealToComplex<f64>>,
@@ -25,8 +31,8 @@ pub struct Scratch {
     padded: Vec<f64>,
     transformed: Vec<Complex<f64>>,
     work: Vec<Complex<f64>>,
-    /// The magnitudes, as the last call of [`Spectrum::magnitudes`] left them.
-    pub magnitudes: [f32; BINS],
+    /// The power of each frequency, by frame: what [`Spectrum::power`] left there.
+    pub power: [Lanes; BINS],
 }
 
 impl Spectrum {
@@ -43,24 +49,26 @@ impl Spectrum {
             padded: self.fft.make_input_vec(),
             transformed: self.fft.make_output_vec(),
             work: self.fft.make_scratch_vec(),
-            magnitudes: [0.0; BINS],
+            power: [[0.0; LANES]; BINS],
         }
     }
 
-    /// Leaves the magnitudes of `frame` in `scratch`: transformed in float64, rounded to float32 once.
+    /// Leaves the power of `frame` in `lane` of `scratch`, transformed in float64.
     ///
     /// # Errors
     /// Never, but for a fault of the transform.
-    pub fn magnitudes(&self, frame: &[f32; WINDOW], scratch: &mut Scratch) -> Result<(), AudioError> {
-        let Scratch { padded, transformed, work, magnitudes } = scratch;
+    pub fn power(&self, frame: &[f32; WINDOW], lane: usize, scratch: &mut Scratch) -> Result<(), AudioError> {
+        let Scratch { padded, transformed, work, power } = scratch;
         let (samples, zeros) = padded.split_at_mut(WINDOW);
         for ((to, sample), weight) in samples.iter_mut().zip(frame).zip(&self.window) {
             *to = f64::from(sample * weight);
         }
         zeros.fill(0.0);
         self.fft.process_with_scratch(padded, transformed, work)?;
-        for (to, bin) in magnitudes.iter_mut().zip(transformed) {
-            *to = (bin.re * bin.re + bin.im * bin.im).sqrt() as f32;
+        for (to, bin) in power.iter_mut().zip(transformed) {
+            if let Some(to) = to.get_mut(lane) {
+                *to = bin.re * bin.re + bin.im * bin.im;
+            }
         }
         Ok(())
     }

@@ -1,20 +1,23 @@
 //! WAV files: the header, and the samples mixed to one channel.
+//!
+//! The header is hound's to read. Its iterator takes samples one by one, which costs more than all that is made of them,
+//! so the bytes behind the header are decoded here, a block at a time.
 
 use super::resample::RATES;
 use super::{AudioError, Samples};
 use crate::files;
-use hound::{Error, SampleFormat, WavReader};
+use hound::{Error, SampleFormat, WavReader, WavSpec};
 use serde::Serialize;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// Largest magnitude of a float sample. Full scale is 1, so that this is a file of something else; beyond it the
 /// spectrum of a frame would leave float32.
 const LOUDEST: f32 = 1e6;
 
-/// Bytes that are read at a time.
-const BUFFER: usize = 1 << 18;
+/// Samples of all channels that are read at a time.
+const BLOCK: usize = 1 << 16;
 
 /// What the header of a WAV file says.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -31,15 +34,77 @@ pub struct WavFacts {
     pub seconds: f64,
 }
 
+/// How a sample is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    U8,
+    I16,
+    I24,
+    I32,
+    F32,
+}
+
+impl Form {
+    fn of(spec: WavSpec) -> Option<Form> {
+        match (spec.sample_format, spec.bits_per_sample) {
+            (SampleFormat::Int, 8) => Some(Form::U8),
+            (SampleFormat::Int, 16) => Some(Form::I16),
+            (SampleFormat::Int, 24) => Some(Form::I24),
+            (SampleFormat::Int, 32) => Some(Form::I32),
+            (SampleFormat::Float, 32) => Some(Form::F32),
+            (SampleFormat::Int | SampleFormat::Float, _) => None,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Form::U8 => "8-bit integer",
+            Form::I16 => "16-bit integer",
+            Form::I24 => "24-bit integer",
+            Form::I32 => "32-bit integer",
+            Form::F32 => "32-bit float",
+        }
+    }
+
+    const fn bytes(self) -> usize {
+        match self {
+            Form::U8 => 1,
+            Form::I16 => 2,
+            Form::I24 => 3,
+            Form::I32 | Form::F32 => 4,
+        }
+    }
+
+    /// Brings stored samples to a full scale of 1: exact, or rounded once where 32 bits do not fit in a float.
+    fn decode(self, bytes: &[u8], out: &mut Vec<f32>) {
+        out.clear();
+        match self {
+            Form::U8 => out.extend(bytes.iter().map(|b| (f32::from(*b) - 128.0) / 128.0)),
+            Form::I16 => {
+                out.extend(bytes.as_chunks().0.iter().map(|b| f32::from(i16::from_le_bytes(*b)) / 32_768.0));
+            }
+            Form::I24 => {
+                let wide = |[a, b, c]: &[u8; 3]| i32::from_le_bytes([0, *a, *b, *c]);
+                out.extend(bytes.as_chunks().0.iter().map(|b| wide(b) as f32 / 2_147_483_648.0));
+            }
+            Form::I32 => {
+                out.extend(bytes.as_chunks().0.iter().map(|b| i32::from_le_bytes(*b) as f32 / 2_147_483_648.0));
+            }
+            Form::F32 => out.extend(bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b))),
+        }
+    }
+}
+
 /// A WAV file being read.
 pub struct Wav {
     path: PathBuf,
-    reader: WavReader<BufReader<File>>,
+    file: File,
     facts: WavFacts,
-    /// What an integer sample is divided by; none where samples are floats.
-    full_scale: Option<f64>,
+    form: Form,
     /// Samples of each channel that were read.
     done: u64,
+    bytes: Vec<u8>,
+    stored: Vec<f32>,
 }
 
 impl Wav {
@@ -51,33 +116,31 @@ impl Wav {
     pub fn open(path: &Path) -> Result<Wav, AudioError> {
         let io = |source| AudioError::Io { path: path.into(), source };
         let mut file = files::open(path).map_err(io)?;
-        let header = Header::read(&mut file, path)?;
-        file.rewind().map_err(io)?;
-        let reader = WavReader::new(BufReader::with_capacity(BUFFER, file)).map_err(|e| not_read(path, e))?;
-        let spec = reader.spec();
-        let (format, full_scale) = match (spec.sample_format, spec.bits_per_sample) {
-            (SampleFormat::Int, 8) => ("8-bit integer", Some(128.0)),
-            (SampleFormat::Int, 16) => ("16-bit integer", Some(32_768.0)),
-            (SampleFormat::Int, 24) => ("24-bit integer", Some(8_388_608.0)),
-            (SampleFormat::Int, 32) => ("32-bit integer", Some(2_147_483_648.0)),
-            (SampleFormat::Float, 32) => ("32-bit float", None),
-            (SampleFormat::Int | SampleFormat::Float, bits) => {
-                return Err(AudioError::Form { path: path.into(), found: format!("samples of {bits} bits") });
-            }
-        };
+        if file.metadata().map_err(io)?.len() == 0 {
+            return Err(AudioError::NotWav { path: path.into(), why: "it is empty".into() });
+        }
+        // Read without a buffer, so that the file is left at the first sample.
+        let reader = WavReader::new(&mut file).map_err(|e| not_read(path, e))?;
+        let (spec, all, samples) = (reader.spec(), u64::from(reader.len()), u64::from(reader.duration()));
+        let form = |found| AudioError::Form { path: path.into(), found };
+        let stored = Form::of(spec).ok_or_else(|| form(format!("samples of {} bits", spec.bits_per_sample)))?;
         if !RATES.contains(&spec.sample_rate) {
             return Err(AudioError::Rate { path: path.into(), found: spec.sample_rate });
         }
-        let samples = u64::from(reader.duration());
-        header.hold(path, samples, u64::from(spec.channels) * u64::from(spec.bits_per_sample / 8))?;
+        let header = Header::read(&mut file).map_err(io)?;
+        if header.promised != all * stored.bytes() as u64 {
+            let size = header.promised / all.max(1);
+            return Err(form(format!("samples of {} bits in {size} bytes each", spec.bits_per_sample)));
+        }
+        header.hold(path, samples, u64::from(spec.channels) * stored.bytes() as u64)?;
         let facts = WavFacts {
             channels: spec.channels,
             sample_rate: spec.sample_rate,
-            format,
+            format: stored.name(),
             samples,
             seconds: samples as f64 / f64::from(spec.sample_rate),
         };
-        Ok(Wav { path: path.into(), reader, facts, full_scale, done: 0 })
+        Ok(Wav { path: path.into(), file, facts, form: stored, done: 0, bytes: Vec::new(), stored: Vec::new() })
     }
 
     /// What the header says.
@@ -85,31 +148,37 @@ impl Wav {
         &self.facts
     }
 
-    /// Mixes whole samples of `channels` into `out`, each brought to full scale by `scaled`, and says how many there were.
-    fn mixed<S: hound::Sample>(&mut self, out: &mut [f32], scaled: impl Fn(S) -> f32) -> Result<usize, AudioError> {
-        let channels = self.facts.channels;
-        let mut stored = self.reader.samples::<S>();
-        for (at, to) in out.iter_mut().enumerate() {
-            let mut sum = 0f64;
-            for channel in 0..channels {
-                let sample = match stored.next() {
-                    Some(Ok(sample)) => scaled(sample),
-                    None if channel == 0 => return Ok(at),
-                    None => return Err(cut_short(&self.path, &self.facts, self.done + at as u64)),
-                    Some(Err(Error::IoError(e))) if e.kind() == io::ErrorKind::UnexpectedEof => {
-                        return Err(cut_short(&self.path, &self.facts, self.done + at as u64));
-                    }
-                    Some(Err(error)) => return Err(not_read(&self.path, error)),
-                };
-                if !sample.is_finite() || sample.abs() > LOUDEST {
-                    let (path, index) = (self.path.clone(), self.done + at as u64);
-                    return Err(AudioError::Sample { path, index, channel, value: sample, limit: LOUDEST });
-                }
-                sum += f64::from(sample);
+    /// Fills `out`, for which there are samples.
+    fn block(&mut self, out: &mut [f32]) -> Result<(), AudioError> {
+        let channels = usize::from(self.facts.channels);
+        self.bytes.resize(out.len() * channels * self.form.bytes(), 0);
+        self.file.read_exact(&mut self.bytes).map_err(|source| match source.kind() {
+            // The file has shrunk since it was opened.
+            io::ErrorKind::UnexpectedEof => {
+                let (path, promised) = (self.path.clone(), self.facts.samples);
+                AudioError::Truncated { path, promised, found: self.done }
             }
-            *to = (sum / f64::from(channels)) as f32;
+            _ => AudioError::Io { path: self.path.clone(), source },
+        })?;
+        self.form.decode(&self.bytes, &mut self.stored);
+        if let Some(at) = self.stored.iter().position(|v| !v.is_finite() || v.abs() > LOUDEST) {
+            return Err(AudioError::Sample {
+                path: self.path.clone(),
+                index: self.done + (at / channels) as u64,
+                channel: at % channels,
+                value: self.stored.get(at).copied().unwrap_or_default(),
+                limit: LOUDEST,
+            });
         }
-        Ok(out.len())
+        if channels == 1 {
+            out.copy_from_slice(&self.stored);
+        } else {
+            for (to, all) in out.iter_mut().zip(self.stored.chunks_exact(channels)) {
+                *to = (all.iter().map(|v| f64::from(*v)).sum::<f64>() / channels as f64) as f32;
+            }
+        }
+        self.done += out.len() as u64;
+        Ok(())
     }
 }
 
@@ -119,60 +188,52 @@ impl Samples for Wav {
     }
 
     fn fill(&mut self, out: &mut [f32]) -> Result<usize, AudioError> {
-        let read = match self.full_scale {
-            // Exact: a power of two, and rounded once where 32 bits do not fit in a float.
-            Some(full_scale) => self.mixed(out, |sample: i32| (f64::from(sample) / full_scale) as f32)?,
-            None => self.mixed(out, |sample: f32| sample)?,
-        };
-        self.done += read as u64;
-        if read < out.len() && self.done < self.facts.samples {
-            return Err(cut_short(&self.path, &self.facts, self.done));
+        let count = out.len().min(usize::try_from(self.facts.samples - self.done).unwrap_or(usize::MAX));
+        let block = (BLOCK / usize::from(self.facts.channels.max(1))).max(1);
+        for part in out.get_mut(..count).unwrap_or_default().chunks_mut(block) {
+            self.block(part)?;
         }
-        Ok(read)
+        Ok(count)
     }
 }
 
-/// Where the samples are, and how much of the file is there.
+/// What the header says of its own file.
 struct Header {
+    /// Bytes of samples it promises.
+    promised: u64,
     /// Bytes from the first sample to the end of the file.
     left: u64,
-    /// Whether the header says that more follows the samples it tells of.
+    /// Whether it says that something follows the samples.
     more: bool,
 }
 
 impl Header {
-    fn read(file: &mut File, path: &Path) -> Result<Header, AudioError> {
-        let io = |source| AudioError::Io { path: path.into(), source };
-        let length = file.metadata().map_err(io)?.len();
-        if length == 0 {
-            return Err(AudioError::NotWav { path: path.into(), why: "it is empty".into() });
-        }
-        // Read without a buffer, so that the file is left at the first sample.
-        WavReader::new(&mut *file).map_err(|e| not_read(path, e))?;
-        let start = file.stream_position().map_err(io)?;
-        let mut riff = [0u8; 8];
-        file.seek(SeekFrom::Start(0)).and_then(|_| file.read_exact(&mut riff)).map_err(io)?;
-        let [.., a, b, c, d] = riff;
-        let more = u64::from(u32::from_le_bytes([a, b, c, d])) + 8 > start + 1;
-        Ok(Header { left: length.saturating_sub(start), more })
+    /// Of a file that stands at its first sample, and does so again afterwards.
+    fn read(file: &mut File) -> io::Result<Header> {
+        let (start, length) = (file.stream_position()?, file.metadata()?.len());
+        let mut number = |at| {
+            let mut bytes = [0u8; 4];
+            file.seek(SeekFrom::Start(at))?;
+            file.read_exact(&mut bytes)?;
+            Ok::<u64, io::Error>(u64::from(u32::from_le_bytes(bytes)))
+        };
+        let (riff, promised) = (number(4)?, number(start.saturating_sub(4))?);
+        file.seek(SeekFrom::Start(start))?;
+        Ok(Header { promised, left: length.saturating_sub(start), more: riff + 8 > start + promised + 1 })
     }
 
-    /// Holds what the header promises, `samples` of `size` bytes, against what there is.
+    /// Holds what is promised, `samples` of `size` bytes, against what there is.
     fn hold(&self, path: &Path, samples: u64, size: u64) -> Result<(), AudioError> {
-        if samples * size > self.left {
+        if self.promised > self.left {
             let found = self.left / size.max(1);
             return Err(AudioError::Truncated { path: path.into(), promised: samples, found });
         }
-        // Who streams a WAV file writes the length last, and may not have come to that.
-        if samples == 0 && self.left > 1 && !self.more {
+        // Who streams a WAV file writes the lengths last, and may not have come to that.
+        if self.promised == 0 && self.left > 1 && !self.more {
             return Err(AudioError::Unfinished { path: path.into(), left: self.left });
         }
         Ok(())
     }
-}
-
-fn cut_short(path: &Path, facts: &WavFacts, found: u64) -> AudioError {
-    AudioError::Truncated { path: path.into(), promised: facts.samples, found }
 }
 
 fn not_read(path: &Path, error: Error) -> AudioError {

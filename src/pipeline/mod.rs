@@ -6,6 +6,7 @@
 mod compile;
 mod diff;
 mod encoder;
+mod features;
 mod gate;
 mod inspect;
 mod model;
@@ -20,6 +21,7 @@ mod transcribe;
 pub use compile::{CompileError, CompileOptions, Compiled, CoreAiTarget, compile};
 pub use diff::{Changes, DiffError, Difference, FileFact, Side, diff};
 pub use encoder::{EncoderOptions, encoder};
+pub use features::{Extracted, FeaturesError, FeaturesOptions, features};
 pub use gate::{ClipFilesError, GateFailure, GateOptions, Gated, GoldenFileError, SourceMismatch, gate};
 pub use inspect::{
     AiModelView, BlockerView, CompiledView, FunctionView, InspectError, Inspection, PackageView, WeightView, inspect,
@@ -50,6 +52,8 @@ pub trait Progress: Sync {
 pub enum Unit {
     /// Bytes.
     Bytes,
+    /// Feature frames of 10 ms.
+    Frames,
     /// Soft tokens of 40 ms.
     Tokens,
 }
