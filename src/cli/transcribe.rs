@@ -37,6 +37,9 @@ pub struct Opts {
     /// Frames of 10 ms in a window, where the encoder is a checkpoint; an artefact has its own
     #[arg(long, value_name = "FRAMES", default_value_t = 3000)]
     bucket: usize,
+    /// Write the joined soft tokens to a safetensors file, soft_tokens [1, N, D]
+    #[arg(long, value_name = "FILE")]
+    soft_tokens: Option<PathBuf>,
     /// A line for each word: seconds of its start and its end, and the word, with tabs between
     #[arg(long)]
     timestamps: bool,
@@ -50,6 +53,7 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
         reader: opts.reader,
         words: opts.words,
         overlap: opts.overlap,
+        soft_tokens: opts.soft_tokens,
         bucket: Bucket::evaluated(opts.bucket).map_err(|e| Failure::new(Exit::Usage, &e))?,
     };
     let bar = Bar::interruptible(common).map_err(|e| Failure::new(Exit::Bug, &e))?;
@@ -98,13 +102,14 @@ pub(super) const fn exit_of(error: &TranscribeError) -> Exit {
         | TranscribeError::Widths { .. }
         | TranscribeError::Words(_)
         | TranscribeError::Window { .. }
-        | TranscribeError::Output { .. }
+        | TranscribeError::Values { .. }
         | TranscribeError::NotFinite { .. }
         | TranscribeError::Host(_)
         | TranscribeError::Reading { .. }
         | TranscribeError::Tree(_)
         | TranscribeError::Record(_) => Exit::BadInput,
-        TranscribeError::Model { .. }
+        TranscribeError::Output { .. }
+        | TranscribeError::Model { .. }
         | TranscribeError::NoWords { .. }
         | TranscribeError::Tokens(_)
         | TranscribeError::Overlap(_) => Exit::Usage,

@@ -12,7 +12,7 @@ pub enum AudioError {
     Io { path: PathBuf, source: io::Error },
     #[error("{} is no WAV file: {why}", path.display())]
     NotWav { path: PathBuf, why: String },
-    #[error("{} has {found}, expected integers of 8, 16, 24 or 32 bits or floats of 32", path.display())]
+    #[error("{} has {found}, expected integers of 8, 16, 24 or 32 bits or floats of 32 or 64", path.display())]
     Form { path: PathBuf, found: String },
     #[error("{} has {found} samples a second, expected {} to {}", path.display(), RATES.start(), RATES.end())]
     Rate { path: PathBuf, found: u32 },

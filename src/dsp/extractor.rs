@@ -51,7 +51,17 @@ impl<S: Samples> Extractor<S> {
             self.block(block)?;
         }
         self.done += count as u64;
+        if self.done == self.frames {
+            self.rest()?;
+        }
         Ok(count)
+    }
+
+    /// Reads what is too short for a frame of its own, so that a fault there is found as well.
+    fn rest(&mut self) -> Result<(), AudioError> {
+        let mut rest = [0f32; FRAME];
+        while self.samples.fill(&mut rest)? > 0 {}
+        Ok(())
     }
 
     fn block(&mut self, rows: &mut [f32]) -> Result<(), AudioError> {

@@ -53,18 +53,14 @@ impl MelBank {
                     *to = from.map(|power| f64::from(power.sqrt() as f32));
                 }
                 for (to, band) in logs.iter_mut().zip(&self.bands) {
-                    let mut sum = [FLOOR; LANES];
                     let run = magnitudes.get(band.first..).unwrap_or_default();
-                    let mut mel = [0f64; LANES];
+                    let mut sum = [0f64; LANES];
                     for (weight, lanes) in band.weights.iter().zip(run) {
-                        for (to, magnitude) in mel.iter_mut().zip(lanes) {
+                        for (to, magnitude) in sum.iter_mut().zip(lanes) {
                             *to += weight * magnitude;
                         }
                     }
-                    for (to, mel) in sum.iter_mut().zip(mel) {
-                        *to += mel;
-                    }
-                    *to = sum.map(|v| ln(v) as f32);
+                    *to = sum.map(|sum| ln(sum + FLOOR) as f32);
                 }
             },
         );
@@ -113,7 +109,8 @@ mod tests {
         assert!(counts.iter().all(|c| *c <= 2));
         // Neighbouring triangles add up to one, but below the first centre and above the last.
         assert!(sums[2..250].iter().all(|sum| (sum - 1.0).abs() < 1e-9));
-        assert_eq!((counts[0], counts[BINS - 1]), (0, 0));
+        // The top edge, taken back from mel, may lie a rounding above 8 kHz.
+        assert!(sums[0] == 0.0 && sums[BINS - 1] < 1e-9);
     }
 
     #[test]

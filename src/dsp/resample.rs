@@ -136,3 +136,66 @@ fn fault(rate: u32, error: &dyn std::error::Error) -> AudioError {
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dsp::InMemory;
+
+    /// What is left out at both ends, where the filter sees the silence around the audio.
+    const EDGE: usize = 2 * CHUNK;
+
+    fn tone(hertz: f64, rate: u32, count: usize) -> Vec<f32> {
+        let angle = std::f64::consts::TAU * hertz / f64::from(rate);
+        (0..count).map(|n| (0.5 * (angle * n as f64).sin()) as f32).collect()
+    }
+
+    fn resampled(samples: &[f32], rate: u32, asked: usize) -> Vec<f32> {
+        let mut source = Resampled::new(InMemory::new(samples), rate).unwrap();
+        let mut all = Vec::new();
+        let mut part = vec![0.0; asked];
+        loop {
+            let count = source.fill(&mut part).unwrap();
+            all.extend_from_slice(&part[..count]);
+            if count < asked {
+                assert_eq!(all.len() as u64, source.total());
+                return all;
+            }
+        }
+    }
+
+    fn apart(a: &[f32], b: &[f32]) -> f32 {
+        let inner = EDGE..a.len() - EDGE;
+        a[inner.clone()].iter().zip(&b[inner]).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
+    }
+
+    #[test]
+    fn tones_pass_in_place_and_what_has_no_room_is_stopped() {
+        // -80 dB of the amplitude.
+        let limit = 0.5e-4;
+        for rate in [8_000, 11_025, 22_050, 44_056, 44_100, 48_000, 192_000] {
+            let count = 2 * rate as usize + 7;
+            for hertz in [100.0, 997.0, 3400.0, 6900.0].into_iter().filter(|h| *h < 0.43 * f64::from(rate)) {
+                let got = resampled(&tone(hertz, rate, count), rate, 1000);
+                assert_eq!(got.len(), (count * 16_000).div_ceil(rate as usize));
+                assert!(apart(&got, &tone(hertz, SAMPLE_RATE, got.len())) < limit, "{hertz} of {rate}");
+            }
+            for hertz in [8050.0, 9000.0, 20_000.0].into_iter().filter(|h| *h < 0.49 * f64::from(rate)) {
+                let got = resampled(&tone(hertz, rate, count), rate, 1000);
+                assert!(apart(&got, &vec![0.0; got.len()]) < limit, "{hertz} of {rate}");
+            }
+            let got = resampled(&vec![0.25; count], rate, 1000);
+            assert!(apart(&got, &vec![0.25; got.len()]) < 1e-6);
+        }
+    }
+
+    #[test]
+    fn lengths_round_up_and_do_not_depend_on_how_they_are_asked_for() {
+        for count in [0, 1, 2, 3, 44_100, 44_101] {
+            let samples = tone(440.0, 44_100, count);
+            let got = resampled(&samples, 44_100, 1 << 20);
+            assert_eq!(got.len(), (count * 160).div_ceil(441));
+            assert_eq!(got, resampled(&samples, 44_100, 7));
+        }
+    }
+}

@@ -148,8 +148,16 @@ mod tests {
     #[test]
     fn clips_that_are_heard_right() {
         let clips = [heard("a", "one two", "one", 1), heard("b", "", "", 0)];
-        insta::assert_snapshot!(told(&judged(&clips, Some("a\tone two\nb\t"), Some("a\tone too\nb\t"))), @"");
-        insta::assert_snapshot!(told(&judged(&clips, None, None)), @"");
+        insta::assert_snapshot!(told(&judged(&clips, Some("a\tone two\nb\t"), Some("a\tone too\nb\t"))), @"
+        audio transcripts passed: 2 of 2 are the reference's (100.0 %)
+        audio wer passed: 50.00 % of 2 words, the reference 50.00 %, +0.00 points
+        audio red arm second half passed: broke 1 of 1 clips it applies to, least a: 2 words, 1 with the arm, 1 in the second half
+        ");
+        insta::assert_snapshot!(told(&judged(&clips, None, None)), @"
+        audio transcripts not run: needs the reference's transcripts, by --transcripts
+        audio wer not run: needs the reference's transcripts, by --transcripts
+        audio red arm second half passed: broke 1 of 1 clips it applies to, least a: 2 words, 1 with the arm, 1 in the second half
+        ");
     }
 
     #[test]
@@ -157,14 +165,29 @@ mod tests {
         let mut silent = heard("b", "", "", 0);
         (silent.text, silent.unread) = (None, Some("soft_tokens is not finite at token 3".into()));
         let clips = [heard("a", "one", "one", 0), silent];
-        insta::assert_snapshot!(told(&judged(&clips, Some("a\tone two\nb\tthree"), Some("a\tone two\nb\tthree"))), @"");
+        insta::assert_snapshot!(told(&judged(&clips, Some("a\tone two\nb\tthree"), Some("a\tone two\nb\tthree"))), @r#"
+        audio transcripts FAILED: 0 of 2 are the reference's (0.0 %)
+          a: "one", the reference "one two"
+          b: no words, soft_tokens is not finite at token 3
+        audio wer FAILED: 66.67 % of 3 words, the reference 0.00 %, +66.67 points
+        audio red arm second half not run: it applies to clips with a word in their second half, and no clip is one
+        "#);
     }
 
     #[test]
     fn an_arm_that_is_dulled_fails() {
         let clips = [heard("a", "one two", "one two", 1), heard("b", "one", "", 1)];
-        insta::assert_snapshot!(told(&judged(&clips, None, None)), @"");
+        insta::assert_snapshot!(told(&judged(&clips, None, None)), @"
+        audio transcripts not run: needs the reference's transcripts, by --transcripts
+        audio wer not run: needs the reference's transcripts, by --transcripts
+        audio red arm second half FAILED: did not break 1 of 2 clips it applies to, such as a
+          a: 2 words, 2 with the arm, 1 in the second half
+        ");
         let only = [heard("a", "one", "one", 0)];
-        insta::assert_snapshot!(told(&judged(&only, None, None)), @"");
+        insta::assert_snapshot!(told(&judged(&only, None, None)), @"
+        audio transcripts not run: needs the reference's transcripts, by --transcripts
+        audio wer not run: needs the reference's transcripts, by --transcripts
+        audio red arm second half not run: it applies to clips with a word in their second half, and no clip is one
+        ");
     }
 }

@@ -129,7 +129,8 @@ fn padding(frames: usize, bucket: usize, out: &mut impl Write) -> io::Result<()>
     out.write_all(&i32::try_from(tokens_of(frames)).unwrap_or(i32::MAX).to_le_bytes())
 }
 
-fn write(values: &[f32], out: &mut impl Write) -> io::Result<()> {
+/// Writes numbers, little endian.
+pub(super) fn write(values: &[f32], out: &mut impl Write) -> io::Result<()> {
     let mut bytes = vec![0u8; size_of_val(values)];
     for (to, value) in bytes.as_chunks_mut().0.iter_mut().zip(values) {
         *to = value.to_le_bytes();

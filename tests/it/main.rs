@@ -15,6 +15,7 @@ mod compiled_tree;
 mod coreai;
 mod coreml;
 mod encoder;
+mod features;
 mod gate;
 mod graphs;
 mod headroom;

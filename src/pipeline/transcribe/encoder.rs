@@ -69,7 +69,7 @@ impl<'a> Encoder<'a> {
         let (mut outputs, _) = function.run.run(&inputs)?;
         let tokens = tokens_of(count);
         let soft = outputs.remove(SOFT_TOKENS).and_then(|t| t.floats().map(<[f32]>::to_vec)).unwrap_or_default();
-        let valid = soft.get(..tokens * width).ok_or_else(|| TranscribeError::Output {
+        let valid = soft.get(..tokens * width).ok_or_else(|| TranscribeError::Values {
             path: path.clone(),
             output: SOFT_TOKENS,
             found: soft.len(),

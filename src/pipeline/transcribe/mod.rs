@@ -8,6 +8,7 @@ mod contract;
 mod encoder;
 mod reader;
 mod side_by_side;
+mod soft_tokens;
 mod source;
 
 pub(super) use encoder::Encoder;
@@ -27,6 +28,8 @@ use crate::provenance::StoredRecordError;
 use crate::toolchain::Interrupt;
 use serde::Serialize;
 use side_by_side::side_by_side;
+use soft_tokens::SoftTokens;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -46,6 +49,8 @@ pub struct TranscribeOptions {
     pub overlap: usize,
     /// The window of an encoder that is a checkpoint.
     pub bucket: Bucket,
+    /// A safetensors file that gets the joined soft tokens.
+    pub soft_tokens: Option<PathBuf>,
 }
 
 /// Why a clip was not transcribed.
@@ -82,9 +87,11 @@ pub enum TranscribeError {
     #[error("{} takes {longest} {unit} at most, and a window has {found}", path.display())]
     Window { path: PathBuf, found: usize, longest: usize, unit: &'static str },
     #[error("{output} of {} has {found} values, expected {expected}", path.display())]
-    Output { path: PathBuf, output: &'static str, found: usize, expected: usize },
+    Values { path: PathBuf, output: &'static str, found: usize, expected: usize },
     #[error("{output} of {} is not finite at token {token} of a window", path.display())]
     NotFinite { path: PathBuf, output: &'static str, token: usize },
+    #[error("the soft tokens could not be written to {}", path.display())]
+    Output { path: PathBuf, source: io::Error },
     #[error("an input does not hold together")]
     Host(#[from] HostError),
     #[error("what {} gives makes no words", reader.display())]
@@ -168,7 +175,12 @@ pub fn transcribe(
     let (of_encoder, of_reader) = rayon::join(|| encoder.identity(None), || reader.identity(options.words.as_deref()));
     let audio = features.wav().clone();
     let started = Instant::now();
-    let heard = pair.hear(features, &options.clip, &mut |_| Ok(()), progress)?;
+    let tokens = tokens_of(usize::try_from(features.frames()).unwrap_or(usize::MAX));
+    let start = |path: &PathBuf| SoftTokens::start(path, tokens, pair.encoder.width());
+    let mut kept = options.soft_tokens.as_ref().map(start).transpose()?;
+    let mut keep = |soft: &[f32]| kept.as_mut().map_or(Ok(()), |kept| kept.push(soft));
+    let heard = pair.hear(features, &options.clip, &mut keep, progress)?;
+    kept.map_or(Ok(()), SoftTokens::finish)?;
     let seconds = started.elapsed().as_secs_f64();
     let (text, words) = read_words(&heard.labels, &words, &options.reader)?;
     let side = |identity, window, windows| Part { identity, window, windows };

@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
             (TOKEN_MASK.into(), tensor(vec![1, length], mask)?),
         ]);
         let (outputs, _) = function.run.run(&inputs)?;
-        let wrong = |output, found| TranscribeError::Output { path: path.clone(), output, found, expected: length };
+        let wrong = |output, found| TranscribeError::Values { path: path.clone(), output, found, expected: length };
         let values = |output| outputs.get(output).map(HostTensor::values).ok_or_else(|| wrong(output, 0));
         let floats = |output| match values(output)? {
             Values::F32(v) if v.len() == length => Ok(v.iter().copied().take(tokens).collect()),
