@@ -30,3 +30,4 @@ mod reader_gate;
 mod regions;
 mod strip;
 mod tools;
+mod transcribe;
