@@ -155,9 +155,11 @@ fn report_failure(failure: &Failure, json: bool) -> Exit {
 
 fn usage(error: &clap::Error, json: bool) -> Exit {
     if json {
+        // The first paragraph; usage and hints come after it.
         let message = error.to_string();
-        let first = message.lines().next().unwrap_or_default().trim_start_matches("error: ").to_string();
-        return report_failure(&Failure::usage(first), true);
+        let lines: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+        let message = lines.join(" ").trim_start_matches("error: ").to_string();
+        return report_failure(&Failure::usage(message), true);
     }
     let _ = error.print();
     Exit::Usage

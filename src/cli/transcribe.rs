@@ -100,6 +100,7 @@ pub(super) const fn exit_of(error: &TranscribeError) -> Exit {
         | TranscribeError::Silent { .. }
         | TranscribeError::Contract { .. }
         | TranscribeError::Widths { .. }
+        | TranscribeError::NoReader { .. }
         | TranscribeError::Words(_)
         | TranscribeError::Window { .. }
         | TranscribeError::Values { .. }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 /// A golden as one is made by scripts: a clip of so many frames, with the digest of its checkpoint in the header.
-struct Golden {
+pub struct Golden {
     bucket: usize,
     frames: usize,
     source: Option<String>,
@@ -19,11 +19,11 @@ struct Golden {
 }
 
 impl Golden {
-    fn of(frames: usize) -> Golden {
+    pub fn of(frames: usize) -> Golden {
         Golden { bucket: CLIP, frames, source: Some(checkpoint()), features: |_| {}, tokens: |_| {} }
     }
 
-    fn write(&self, path: &Path) -> String {
+    pub fn write(&self, path: &Path) -> String {
         let [(_, _, mut features), (_, _, mask)] = inputs(self.bucket, self.frames);
         let mut tokens = golden(&format!("soft_tokens_{}", self.frames));
         (self.features)(&mut features);

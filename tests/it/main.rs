@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod aimodel;
+mod audio_gate;
 mod bad_aimodels;
 mod bad_checkpoints;
 mod bad_readers;

@@ -76,6 +76,8 @@ pub enum TranscribeError {
         encoder.display(), reader.display()
     )]
     Widths { encoder: PathBuf, gives: usize, reader: PathBuf, takes: usize },
+    #[error("{} is no reader, expected an .mlpackage, an .aimodel or a reader_config.json", path.display())]
+    NoReader { path: PathBuf },
     #[error("reader {} needs its words, by --words", reader.display())]
     NoWords { reader: PathBuf },
     #[error(transparent)]

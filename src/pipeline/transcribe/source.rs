@@ -93,6 +93,9 @@ impl Source {
             let artefact = Artefact::authored(path, Box::new(source), vec![graph]);
             return Ok((Self::authored(path, artefact, files), words));
         }
+        if Format::of(path).is_none() {
+            return Err(TranscribeError::NoReader { path: path.into() });
+        }
         let words = words.ok_or_else(|| TranscribeError::NoWords { reader: path.into() })?;
         let source = Self::artefact(path, interrupt, Model::Reader)?;
         let rows = source.artefact.metadata("words").and_then(|words| words.parse().ok());
