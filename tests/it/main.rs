@@ -27,5 +27,6 @@ mod python;
 mod reader;
 mod reader_gate;
 mod regions;
+mod strained;
 mod strip;
 mod tools;

@@ -233,11 +233,11 @@ pub(super) fn package(
     }
     let outcomes = bundle::commit(bundles, replace)?;
     for text in texts {
-        text.persist().map_err(PipelineError::Io)?;
+        bundle::persist_file(text)?;
     }
     let mut converted = Vec::new();
     for (((artefact, writer), (file, record)), outcome) in planned().zip(records).zip(outcomes) {
-        file.persist().map_err(PipelineError::Io)?;
+        bundle::persist_file(file)?;
         let outcome = match outcome {
             Outcome::Published => "published",
             Outcome::Unchanged => "unchanged",

@@ -393,12 +393,7 @@ impl<'p> Machine<'p> {
     }
 
     /// A tensor of the arguments storage, offset, size, stride; its dtype is the storage's where none is given.
-    fn tensor(
-        &self,
-        arguments: &[Option<Id>],
-        dtype: Option<Element>,
-        metadata: Option<Id>,
-    ) -> Option<Tensor<'p>> {
+    fn tensor(&self, arguments: &[Option<Id>], dtype: Option<Element>, metadata: Option<Id>) -> Option<Tensor<'p>> {
         let &[Some(storage), Some(offset), Some(size), Some(stride)] = arguments else { return None };
         match (self.get(storage), self.get(offset), self.get(size), self.get(stride)) {
             (Value::Storage(storage), Value::Int(offset), Value::Tuple(_), Value::Tuple(_)) => Some(Tensor {

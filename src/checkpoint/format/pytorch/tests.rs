@@ -67,7 +67,8 @@ fn tensors_whose_bytes_are_not_their_values_are_refused() {
     insta::assert_snapshot!(refused(b"}K\x01\x88s"), @"has tensor w with metadata (an integer), so that its bytes are not its values: it may be a negated or conjugated view; save its .resolve_neg().resolve_conj()");
     insta::assert_snapshot!(refused(b"\x88"), @"has tensor w with metadata (a boolean), so that its bytes are not its values: it may be a negated or conjugated view; save its .resolve_neg().resolve_conj()");
     // Filled after the call: the dict is looked at once the pickle is read.
-    let late = [b"\x80\x02}\x8c\x01w", STORAGE, b"K\x06\x85K\x01\x85\x89}}q\0tRs\x8c\x01mh\0\x8c\x03neg\x88ss."].concat();
+    let late =
+        [b"\x80\x02}\x8c\x01w", STORAGE, b"K\x06\x85K\x01\x85\x89}}q\0tRs\x8c\x01mh\0\x8c\x03neg\x88ss."].concat();
     assert!(entries(&late).unwrap_err().contains("with metadata (neg)"));
 }
 
