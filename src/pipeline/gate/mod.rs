@@ -149,7 +149,7 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         return Err(GateFailure::NothingToJudgeBy);
     }
     let runtime = runtime_of(&options.artefact, None)?;
-    let texts = Texts::read(options)?;
+    let mut texts = Texts::read(options)?;
     let goldens = golden::read_all(&options.goldens)?;
     let which = match &options.function {
         Some(name) => Functions::One(Some(name)),
@@ -167,6 +167,7 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
     let limits = limits.with(&options.limits)?;
 
     let other = Other::of(options, model, interrupt)?;
+    texts.words = words(options, model, &artefact, other.as_ref())?;
     let readers = match &other {
         Some(reader) if reader.model == Model::Reader => running(&reader.artefact, interrupt)?,
         Some(_) | None => Vec::new(),
@@ -325,7 +326,23 @@ struct Texts {
     truth: Option<Transcripts>,
 }
 
+/// The reader's words: as many as the reader that is judged, or else the one that is given, has rows.
+fn words(
+    options: &GateOptions,
+    model: Model,
+    artefact: &Artefact,
+    other: Option<&Other<'_>>,
+) -> Result<Option<Words>, WordsError> {
+    let reader = match model {
+        Model::Reader => Some(artefact),
+        Model::Encoder => other.map(|other| &other.artefact),
+    };
+    let rows = reader.and_then(|reader| reader.metadata("words")?.parse().ok());
+    options.words.as_deref().map(|path| Words::read(path, rows)).transpose()
+}
+
 impl Texts {
+    /// All but the words, which are held against a reader.
     fn read(options: &GateOptions) -> Result<Texts, GateFailure> {
         let lines = |path: &Option<PathBuf>| {
             path.as_ref().map(|path| {
@@ -334,7 +351,7 @@ impl Texts {
             })
         };
         Ok(Texts {
-            words: options.words.as_deref().map(|path| Words::read(path, None)).transpose()?,
+            words: None,
             transcripts: lines(&options.transcripts).transpose()?,
             truth: lines(&options.truth).transpose()?,
         })
