@@ -123,6 +123,7 @@ fn failure(error: &GateFailure) -> Failure {
         GateFailure::Gate(error) => exit_of_gate(error),
         GateFailure::Audio(error) => exit_of_transcription(error),
         GateFailure::Golden(_)
+        | GateFailure::Clip { .. }
         | GateFailure::Clips(_)
         | GateFailure::Source(_)
         | GateFailure::Record(_)

@@ -94,6 +94,9 @@ impl<'g> Clip<'g> {
         let reference =
             Outputs { index: labels.clone(), top1: row(TOP1_LOGIT)?.1.to_vec(), blank: row(BLANK_LOGIT)?.1.to_vec() };
         let margin = golden.tensors.contains_key(MARGIN).then(|| row(MARGIN)).transpose()?.map(|(_, values)| values);
+        if let Some((index, value)) = margin.and_then(|m| m.iter().enumerate().find(|(_, v)| **v < 0.0)) {
+            return Err(GoldenError::Margin { index, value: *value });
+        }
         Ok(Clip { soft, mask, reference, margin, valid })
     }
 
@@ -309,7 +312,8 @@ fn flips_check(found: &[Found], limits: &Limits) -> Check {
     let (flips, allowed) = (counted.len(), limits.flips(tokens));
     let percent = 100.0 * flips as f64 / tokens.max(1) as f64;
     let apart = found.iter().map(|f| f.top1_logit_max_abs).fold(0.0, f64::max);
-    let mut says = format!("{flips} of {tokens} labels ({percent:.2} %, limit {} %, here {allowed})", limits.flips_percent);
+    let mut says =
+        format!("{flips} of {tokens} labels ({percent:.2} %, limit {} %, here {allowed})", limits.flips_percent);
     if !blank.is_empty() {
         says.push_str(&format!("; {} more where both read a blank", blank.len()));
     }

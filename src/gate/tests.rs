@@ -570,5 +570,7 @@ fn goldens_that_break_the_readers_contract() {
     insta::assert_snapshot!(refused(&|g| drop(g.tensors.remove("top1_index"))), @"there is no tensor top1_index");
     insta::assert_snapshot!(refused(&|g| drop(g.tensors.insert("top1_index".into(), tensor(&[1, 8], vec![0.0; 8])))), @"top1_index is f32[1,8], expected integers");
     insta::assert_snapshot!(refused(&|g| drop(g.tensors.insert("margin".into(), tensor(&[1, 7], vec![0.0; 7])))), @"margin is f32[1,7], expected [1, 8]");
+    insta::assert_snapshot!(refused(&|g| edit(g, "margin", |v| v[4] = -0.5)), @"margin is -0.5 at 4, expected the best word's logit less the second's, 0 or more");
+    insta::assert_snapshot!(refused(&|g| edit(g, "margin", |v| v[4] = f32::NAN)), @"margin has a value that is not finite at element 4");
     insta::assert_snapshot!(refused(&|g| edit(g, "blank_logit", |v| v[0] = f32::INFINITY)), @"blank_logit has a value that is not finite at element 0");
 }

@@ -18,8 +18,8 @@ use crate::digest::Digest;
 use crate::eval::{self, InputCast};
 use crate::files;
 use crate::gate::{
-    self, BadLimit, Case, GateError, LimitOverrides, Limits, Options, Report, Subject, Tensors, Transcripts,
-    TranscriptsError,
+    self, BadLimit, Case, GateError, GoldenError, LimitOverrides, Limits, Options, Report, Subject, Tensors,
+    Transcripts, TranscriptsError,
 };
 use crate::models::reader::{Words, WordsError};
 use crate::passes::Precision;
@@ -68,6 +68,8 @@ pub enum GateFailure {
     Gate(#[from] GateError<RunError>),
     #[error(transparent)]
     Golden(#[from] GoldenFileError),
+    #[error("golden {} cannot be used", path.display())]
+    Clip { path: PathBuf, source: GoldenError },
     #[error(transparent)]
     Source(#[from] SourceMismatch),
     #[error(transparent)]
@@ -184,10 +186,11 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         transcripts: texts.transcripts.as_ref(),
         truth: texts.truth.as_ref(),
     };
-    let mut report = match model {
-        Model::Encoder => gate::encoder(&cases, &judged)?,
-        Model::Reader => gate::reader(&cases, &judged)?,
+    let report = match model {
+        Model::Encoder => gate::encoder(&cases, &judged),
+        Model::Reader => gate::reader(&cases, &judged),
     };
+    let mut report = report.map_err(|error| with_path(error, &goldens))?;
     report.checks.insert(0, source);
     let own = Some((options.artefact.as_path(), artefact.functions(eval::Options::default())?));
     let pair = match (model, Other::half(other.as_ref())?) {
@@ -204,6 +207,16 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         casts: casts(&cases),
         report,
     })
+}
+
+/// A golden that breaks its model's contract, by its path.
+fn with_path(error: GateError<RunError>, goldens: &[GoldenFile]) -> GateFailure {
+    if let GateError::Golden { clip, source } = &error
+        && let Some(file) = goldens.iter().find(|file| file.golden.name == *clip)
+    {
+        return GateFailure::Clip { path: file.path.clone(), source: source.clone() };
+    }
+    error.into()
 }
 
 fn name_of(path: &Path) -> String {

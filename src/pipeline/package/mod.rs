@@ -67,6 +67,8 @@ pub enum PipelineError {
     Words(#[from] WordsError),
     #[error(transparent)]
     UnitRows(#[from] UnitRowsError),
+    #[error("{file}: tensor {tensor} is {found}, expected a table of word vectors, [words, width], neither of them 0")]
+    Table { file: String, tensor: String, found: String },
     #[error("{} has no {key}; name the file there or with {option}", config.display())]
     NoReaderFile { config: PathBuf, key: &'static str, option: &'static str },
     #[error("{} cannot be read", path.display())]
