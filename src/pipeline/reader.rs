@@ -116,7 +116,7 @@ impl ReaderWeights {
 fn rows_of(table: &Checkpoint, tensor: &str) -> Result<usize, PipelineError> {
     let fact = table.fact(tensor);
     match fact.map(|fact| fact.shape.dims()) {
-        Some(&[rows @ 1.., (1..)]) => Ok(rows),
+        Some(&[rows, width]) if rows > 0 && width > 0 => Ok(rows),
         _ => {
             let found = fact.map_or_else(|| "of a dtype that is not read here".to_string(), ToString::to_string);
             Err(PipelineError::Table { file: table.place(tensor), tensor: tensor.into(), found })
