@@ -89,8 +89,8 @@ mod tests {
     #[test]
     fn keys_that_stand_twice() {
         let refused = |text: &str| read(text.as_bytes()).unwrap_err().to_string();
-        insta::assert_snapshot!(refused(r#"{"a": 1, "b": {}, "a": 1}"#), @r#"key "a" is given twice at line 1 column 24"#);
-        insta::assert_snapshot!(refused("{\"a\": [{\"b\": 1,\n\"\\u0062\": 2}]}"), @r#"key "b" is given twice at line 2 column 11"#);
+        insta::assert_snapshot!(refused(r#"{"a": 1, "b": {}, "a": 1}"#), @r#"key "a" is given twice at line 1 column 25"#);
+        insta::assert_snapshot!(refused("{\"a\": [{\"b\": 1,\n\"\\u0062\": 2}]}"), @r#"key "b" is given twice at line 2 column 12"#);
         insta::assert_snapshot!(refused("{"), @"EOF while parsing an object at line 1 column 1");
         assert!(read(br#"{"a": {"a": 1}, "b": [{"a": 1}, {"a": 2}]}"#).is_ok(), "the same key of other objects");
         assert!(read("[".repeat(100_000).as_bytes()).is_err());

@@ -187,7 +187,8 @@ struct RawIndex {
 fn read_index(path: &Path) -> Result<BTreeMap<String, String>, CheckpointError> {
     let text =
         files::read(path, files::TEXT_MAX).map_err(|source| CheckpointError::Io { path: path.into(), source })?;
-    let index = json::read(&text).and_then(serde_json::from_value::<RawIndex>);
+    // Read again for the places in messages, which a value has not.
+    let index = json::read(&text).and_then(|_| serde_json::from_slice::<RawIndex>(&text));
     let index = index.map_err(|source| CheckpointError::Index { index: file_name(path), source })?;
     Ok(index.weight_map)
 }

@@ -139,7 +139,7 @@ fn shards() {
     insta::assert_snapshot!(refused(json!({ "a": "../1.safetensors" }), &two), @r#"model.safetensors.index.json names the shard "../1.safetensors", expected a file name inside its own folder"#);
     insta::assert_snapshot!(refused(json!({ "a": "/1.safetensors" }), &two), @r#"model.safetensors.index.json names the shard "/1.safetensors", expected a file name inside its own folder"#);
     insta::assert_snapshot!(refused(json!({ "a": "1.safetensors", "b": "2.safetensors" }), &[("1.safetensors", "a"), ("2.safetensors", "a")]), @"model.safetensors.index.json says that 2.safetensors holds tensor b, which it lacks");
-    insta::assert_snapshot!(refused(json!(["a"]), &two), @"model.safetensors.index.json is not an index of shards: invalid type: sequence, expected an object from tensor to shard at line 1 column 28");
+    insta::assert_snapshot!(refused(json!(["a"]), &two), @"model.safetensors.index.json is not an index of shards: invalid type: sequence, expected a map at line 1 column 28");
     let (dir, path) = sharded(json!({}), &[("1.safetensors", "a")]);
     fs_err::write(
         path.join("model.safetensors.index.json"),

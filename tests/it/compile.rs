@@ -408,7 +408,7 @@ fn an_ignored_signal_stays_ignored() {
     ours.env("PATH", format!("{}:/usr/bin:/bin", place.at("bin").display()));
     let mut ours = ours.spawn().unwrap();
     let pids = pids(&place);
-    let tell = |signal| {
+    let tell = |signal: &str| {
         let told = std::process::Command::new("kill").args([signal, &ours.id().to_string()]).status().unwrap();
         assert!(told.success());
     };

@@ -460,7 +460,7 @@ mod tests {
         use std::error::Error;
         let twice = r#"{"architecture": {"layers": 2, "layers": 4}}"#;
         let refused = ReaderConfig::parse(twice, "reader_config.json").unwrap_err();
-        insta::assert_snapshot!(refused.source().unwrap(), @r#"key "layers" is given twice at line 1 column 39"#);
+        insta::assert_snapshot!(refused.source().unwrap(), @r#"key "layers" is given twice at line 1 column 43"#);
         let marked = ReaderConfig::parse("\u{feff}{}", "reader_config.json").unwrap_err();
         insta::assert_snapshot!(marked, @"reader_config.json starts with a byte order mark; save it as UTF-8 without one");
         assert!(ReaderConfig::parse(r#"{"architecture": {"layers": 2}, "layers": 4}"#, "reader_config.json").is_ok());
