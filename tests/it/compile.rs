@@ -408,8 +408,9 @@ fn an_ignored_signal_stays_ignored() {
     ours.env("PATH", format!("{}:/usr/bin:/bin", place.at("bin").display()));
     let mut ours = ours.spawn().unwrap();
     let pids = pids(&place);
+    let id = ours.id().to_string();
     let tell = |signal: &str| {
-        let told = std::process::Command::new("kill").args([signal, &ours.id().to_string()]).status().unwrap();
+        let told = std::process::Command::new("kill").args([signal, &id]).status().unwrap();
         assert!(told.success());
     };
     tell("-HUP");

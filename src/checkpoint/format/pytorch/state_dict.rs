@@ -140,13 +140,20 @@ impl Walk<'_> {
             Value::Other => return Ok(()),
             Value::Dict(items) if items.is_empty() => return Ok(()),
             Value::Dict(items) => {
-                let key = |(key, _): &(Id, Id)| match self.pickle.get(*key) {
-                    Value::Text(key) => shown(key),
-                    other => other.kind().into(),
+                let key = |(key, _): &(Id, Id)| {
+                    let key = self.pickle.get(*key);
+                    if let Value::Text(text) = key { shown(text) } else { key.kind().into() }
                 };
                 items.iter().take(METADATA_SHOWN).map(key).collect::<Vec<_>>().join(", ")
             }
-            other => other.kind().into(),
+            Value::Bool(_)
+            | Value::Int(_)
+            | Value::Text(_)
+            | Value::Tuple(_)
+            | Value::List(_)
+            | Value::Global(_)
+            | Value::Storage(_)
+            | Value::Tensor(_) => metadata.kind().into(),
         };
         Err(StateDictError::Metadata { tensor: name.into(), found })
     }
