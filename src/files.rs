@@ -71,6 +71,11 @@ impl Replacement {
         Ok(Replacement { file, path: path.into() })
     }
 
+    /// Where it will stand.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Puts the file in place.
     ///
     /// # Errors
@@ -89,6 +94,23 @@ impl Write for Replacement {
     fn flush(&mut self) -> io::Result<()> {
         self.file.flush()
     }
+}
+
+/// Removes a folder and all in it, links as links, with one open descriptor at a time: the standard library's way holds
+/// one for each level, which a process that ran out of them does not have.
+///
+/// # Errors
+/// Something in it cannot be removed.
+pub fn remove_folder(folder: &Path) -> io::Result<()> {
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        entries.push((entry.path(), entry.file_type()?.is_dir()));
+    }
+    for (path, is_folder) in entries {
+        if is_folder { remove_folder(&path)? } else { std::fs::remove_file(path)? }
+    }
+    std::fs::remove_dir(folder)
 }
 
 /// Holds a folder against other processes of this tool until dropped; none that cannot be locked is refused for it.
@@ -124,6 +146,21 @@ impl FolderLock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_is_removed_but_not_what_its_links_lead_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let (kept, gone) = (dir.path().join("kept"), dir.path().join("gone"));
+        std::fs::create_dir_all(gone.join("a/b")).unwrap();
+        std::fs::create_dir(&kept).unwrap();
+        for file in [kept.join("f"), gone.join("f"), gone.join("a/b/f")] {
+            std::fs::write(file, "x").unwrap();
+        }
+        std::os::unix::fs::symlink(&kept, gone.join("a/link")).unwrap();
+        remove_folder(&gone).unwrap();
+        assert!(!gone.exists() && kept.join("f").exists());
+        assert!(remove_folder(&gone).is_err());
+    }
 
     #[test]
     fn only_regular_files_are_read() {

@@ -14,6 +14,7 @@ extern crate self as eg2_convert;
 pub mod digest;
 pub mod dsp;
 pub mod files;
+pub mod json;
 pub mod tensor;
 
 pub mod checkpoint;

@@ -19,6 +19,6 @@ pub use format::Format;
 pub use main_hash::HashCheck;
 pub use mlpackage::{ReadBack, ReadBackError, read_back};
 pub use paths::{Leaks, path_like, people, words_in};
-pub use publish::{Outcome, PublishError, Replace, Stage, commit, prepare_file, write_file};
+pub use publish::{Outcome, PublishError, Replace, Stage, commit, persist_file, prepare_file, write_file};
 pub use stored::{Expected, StoredError, blobs, check_stored, leaks};
 pub use tree::{FileDigest, Tree, TreeError};

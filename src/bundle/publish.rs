@@ -4,8 +4,9 @@
 //! to flush, so this holds for a process that dies and not for a machine that does.
 
 use super::{Tree, TreeError};
-use crate::files::Replacement;
+use crate::files::{self, Replacement};
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -43,6 +44,8 @@ pub enum PublishError {
     Space { path: String, available: u64, needed: u64 },
     #[error("{path} is there already, with other content ({found}, new {new}); --force replaces it")]
     Exists { path: String, found: String, new: String },
+    #[error("{path} is {found}, expected a bundle's folder or nothing; remove it, or name another place")]
+    NotFolder { path: String, found: &'static str },
     #[error("{path} is a link; remove it, or name the place it points to")]
     Link { path: String },
     #[error("cannot read what is at the destination")]
@@ -75,6 +78,20 @@ pub struct Stage {
     folder: tempfile::TempDir,
     new: PathBuf,
     destination: PathBuf,
+    /// Held back for removing the folder: listing it takes a descriptor, and a lack of them may be what ended the job.
+    spare: Option<File>,
+    /// Whether the folder holds the only copy of the old bundle.
+    keep: bool,
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        drop(self.spare.take());
+        if !self.keep {
+            // The folder's own drop tries what is left.
+            let _ = files::remove_folder(self.folder.path());
+        }
+    }
 }
 
 impl Stage {
@@ -98,13 +115,15 @@ impl Stage {
         if available < needed {
             return Err(PublishError::Space { path: parent.display().to_string(), available, needed });
         }
+        let spare = Some(File::open(&parent).map_err(unwritable)?);
         let mut prefix = OsString::from(".");
         prefix.push(name);
         prefix.push(".");
         let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent).map_err(unwritable)?;
         let new = folder.path().join(name);
-        std::fs::create_dir(&new).map_err(unwritable)?;
-        Ok(Stage { destination: parent.join(name), new, folder })
+        let stage = Stage { destination: parent.join(name), new, folder, spare, keep: false };
+        std::fs::create_dir(&stage.new).map_err(unwritable)?;
+        Ok(stage)
     }
 
     /// Where to make the bundle.
@@ -148,9 +167,13 @@ impl Stage {
         if there.is_symlink() {
             return Err(PublishError::Link { path: path() });
         }
-        let found = if there.is_dir() { Tree::of(&self.destination).map(|old| old.root()) } else { Ok(file_root()) };
-        match (found, replace) {
-            (Ok(found), _) if there.is_dir() && found == new.root() => Ok(Step::Leave),
+        if !there.is_dir() {
+            // Not with --force either: what is no bundle is not this tool's to delete.
+            let found = if there.is_file() { "a file" } else { "a device, pipe or socket" };
+            return Err(PublishError::NotFolder { path: path(), found });
+        }
+        match (Tree::of(&self.destination).map(|old| old.root()), replace) {
+            (Ok(found), _) if found == new.root() => Ok(Step::Leave),
             (_, Replace::Force) => Ok(Step::Exchange),
             (Ok(found), Replace::Never) => {
                 let (found, new) = (found.to_string(), new.root().to_string());
@@ -191,6 +214,7 @@ impl Stage {
         std::fs::rename(self.old(), &self.destination).map_err(|source| {
             // Dropping the folder would delete the only copy.
             self.folder.disable_cleanup(true);
+            self.keep = true;
             let (path, kept) = (self.destination.display().to_string(), self.old().display().to_string());
             PublishError::RollBack { path, kept, source }
         })
@@ -249,8 +273,16 @@ pub fn commit(bundles: Vec<(Stage, &Tree)>, replace: Replace) -> Result<Vec<Outc
 /// # Errors
 /// The folder cannot be written in; what was there is then still there.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<(), PublishError> {
-    let unwritable = |source| PublishError::Unwritable { path: path.display().to_string(), source };
-    prepare_file(path, bytes)?.persist().map_err(unwritable)
+    persist_file(prepare_file(path, bytes)?)
+}
+
+/// Puts a prepared file in its place.
+///
+/// # Errors
+/// It cannot be renamed; what was there is then still there.
+pub fn persist_file(file: Replacement) -> Result<(), PublishError> {
+    let path = file.path().display().to_string();
+    file.persist().map_err(|source| PublishError::Unwritable { path, source })
 }
 
 /// Writes a file that stands at `path` once it is persisted.
@@ -262,11 +294,6 @@ pub fn prepare_file(path: &Path, bytes: &[u8]) -> Result<Replacement, PublishErr
     let mut file = Replacement::new(path).map_err(unwritable)?;
     file.write_all(bytes).map_err(unwritable)?;
     Ok(file)
-}
-
-/// What stands for the content of a plain file, which is no bundle.
-fn file_root() -> crate::digest::Digest {
-    crate::digest::Digest::root([])
 }
 
 #[cfg(test)]
@@ -332,8 +359,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("b");
         fs_err::write(&file, "mine").unwrap();
-        assert!(matches!(made(&file, "1", Replace::Never), Err(PublishError::Exists { .. })));
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        for replace in [Replace::Never, Replace::Force] {
+            for path in [&file, &pipe] {
+                assert!(matches!(made(path, "1", replace), Err(PublishError::NotFolder { .. })));
+            }
+        }
+        let told = made(&file, "1", Replace::Force).unwrap_err().to_string();
+        insta::assert_snapshot!(told.replace(dir.path().to_str().unwrap(), ""), @"/b is a file, expected a bundle's folder or nothing; remove it, or name another place");
         assert_eq!(fs_err::read_to_string(&file).unwrap(), "mine");
+        assert!(pipe.exists());
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&file, &link).unwrap();
         assert!(matches!(made(&link, "1", Replace::Force), Err(PublishError::Link { .. })));

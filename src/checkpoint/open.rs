@@ -3,11 +3,10 @@
 use super::file::Shard;
 use super::{CheckpointError, format::Entry};
 use crate::files;
+use crate::json;
 use crate::tensor::{Fact, SourceError, WeightSource};
 use serde::Deserialize;
-use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
 const SINGLE: &str = "model.safetensors";
@@ -182,42 +181,16 @@ fn inside(shard: &str, index: &str) -> Result<PathBuf, CheckpointError> {
 
 #[derive(Deserialize)]
 struct RawIndex {
-    weight_map: Unique,
-}
-
-/// An object of strings in which no key stands twice.
-struct Unique(BTreeMap<String, String>);
-
-impl<'de> Deserialize<'de> for Unique {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Unique;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object from tensor to shard")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Unique, A::Error> {
-                let mut entries = BTreeMap::new();
-                while let Some((tensor, shard)) = map.next_entry::<String, String>()? {
-                    if entries.insert(tensor.clone(), shard).is_some() {
-                        return Err(A::Error::custom(format!("tensor {tensor} is given twice")));
-                    }
-                }
-                Ok(Unique(entries))
-            }
-        }
-        deserializer.deserialize_map(Entries)
-    }
+    weight_map: BTreeMap<String, String>,
 }
 
 fn read_index(path: &Path) -> Result<BTreeMap<String, String>, CheckpointError> {
     let text =
         files::read(path, files::TEXT_MAX).map_err(|source| CheckpointError::Io { path: path.into(), source })?;
-    let index: RawIndex =
-        serde_json::from_slice(&text).map_err(|source| CheckpointError::Index { index: file_name(path), source })?;
-    Ok(index.weight_map.0)
+    // Read again for the places in messages, which a value has not.
+    let index = json::read(&text).and_then(|_| serde_json::from_slice::<RawIndex>(&text));
+    let index = index.map_err(|source| CheckpointError::Index { index: file_name(path), source })?;
+    Ok(index.weight_map)
 }
 
 /// The snapshot of a Hugging Face repository folder that `refs/main` names, or its only one.

@@ -11,12 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum ScopeError {
-    #[error("tensor {tensor} is not in {place}, expected f32, f16 or bf16 of shape {expected}{}", hint(.near))]
+    #[error("tensor {tensor} is not in {place}, expected f64, f32, f16 or bf16 of shape {expected}{}", hint(.near))]
     Missing { tensor: String, place: String, expected: Shape, near: Vec<String> },
-    #[error("tensor {tensor} in {place} is {found}, expected f32, f16 or bf16 of shape {expected}")]
+    #[error("tensor {tensor} in {place} is {found}, expected f64, f32, f16 or bf16 of shape {expected}")]
     Misfit { tensor: String, place: String, found: String, expected: Shape },
-    #[error("{} tensors of the model were not read: {}", .names.len(), .names.join(", "))]
-    Unread { names: Vec<String> },
+    #[error("{} tensors of the model in {} were not read: {}", .names.len(), .places.join(", "), .names.join(", "))]
+    Unread { names: Vec<String>, places: Vec<String> },
     #[error(transparent)]
     Source(#[from] SourceError),
 }
@@ -50,6 +50,8 @@ pub struct Tensor {
 pub struct Scalar {
     /// Its full name.
     pub name: String,
+    /// Where it is kept, for messages.
+    pub place: String,
     /// Its stored fact, of rank 0 or shape `[1]`.
     pub fact: Fact,
     /// The number.
@@ -120,7 +122,17 @@ impl<'a> Ledger<'a> {
         if unread.is_empty() {
             return Ok(Consumption { read: read.len(), parameters, ignored: all.len() - read.len() });
         }
-        Err(ScopeError::Unread { names: unread.into_iter().map(String::from).collect() })
+        let places: BTreeSet<String> = unread.iter().map(|name| self.place(name)).collect();
+        let names = unread.into_iter().map(String::from).collect();
+        Err(ScopeError::Unread { names, places: places.into_iter().collect() })
+    }
+
+    /// Where a tensor is kept, for messages.
+    fn place(&self, name: &str) -> String {
+        match &self.backing {
+            Backing::Source(source) => source.place(name),
+            Backing::Blueprint(seed) => format!("seed {seed}"),
+        }
     }
 
     fn find(&self, name: String, dims: &[usize], may_be_one: bool) -> Result<Tensor, ScopeError> {
@@ -199,6 +211,6 @@ impl<'l> Scope<'l> {
             Backing::Source(source) => source.read_f32(&name, 0, &mut value)?,
             Backing::Blueprint(seed) => synthetic::fill(*seed, &name, &fact.shape, 0, &mut value),
         }
-        Ok(Scalar { name, fact, value: f64::from(value[0]) })
+        Ok(Scalar { place: self.ledger.place(&name), name, fact, value: f64::from(value[0]) })
     }
 }

@@ -3,9 +3,10 @@
 use super::failure::{Exit, Failure};
 use super::table::{Table, bytes, thousands};
 use super::{Checks, Report};
-use crate::bundle::AiModelReadBackError;
+use crate::bundle::{AiModelReadBackError, ReadBackError, StoredError, TreeError};
 use crate::emit::coreai::CoreAiError;
 use crate::emit::mil::MilError;
+use crate::emit::mil::read::ReadError;
 use crate::passes::Kept;
 use crate::pipeline::{Converted, PipelineError};
 use serde_json::json;
@@ -25,6 +26,7 @@ pub const fn exit_of(error: &PipelineError) -> Exit {
         | PipelineError::Config(_)
         | PipelineError::NoConfig { .. }
         | PipelineError::NoReaderFile { .. }
+        | PipelineError::Table { .. }
         | PipelineError::Words(_)
         | PipelineError::UnitRows(_)
         | PipelineError::ConfigFile { .. }
@@ -32,9 +34,18 @@ pub const fn exit_of(error: &PipelineError) -> Exit {
         | PipelineError::Precision(_)
         | PipelineError::Io(_) => Exit::BadInput,
         PipelineError::Mil(MilError::Weight { .. }) => Exit::BadInput,
-        PipelineError::Mil(MilError::Io { .. }) | PipelineError::Publish(_) | PipelineError::SplitRange { .. } => {
-            Exit::Usage
-        }
+        PipelineError::Mil(MilError::Io { .. } | MilError::WeightFile { .. })
+        | PipelineError::Publish(_)
+        | PipelineError::SplitRange { .. } => Exit::Usage,
+        // What cannot be read was not found to differ.
+        PipelineError::ReadBack(
+            ReadBackError::Read(ReadError::Io { .. }) | ReadBackError::Tree(TreeError::Io { .. }),
+        )
+        | PipelineError::AiModelReadBack(
+            AiModelReadBackError::Io { .. }
+            | AiModelReadBackError::Tree(TreeError::Io { .. })
+            | AiModelReadBackError::Stored(StoredError::Io(_)),
+        ) => Exit::Usage,
         PipelineError::Interrupted => Exit::Interrupted,
         PipelineError::ReadBack(_) => Exit::CheckFailed,
         PipelineError::CoreAi(CoreAiError::Weight { .. }) => Exit::BadInput,

@@ -71,7 +71,8 @@ struct LimitOpts {
     /// fp32, else 0.1 for each 91 of the scale in the record, 0.25 at most]
     #[arg(long, value_name = "LOGITS", allow_negative_numbers = true)]
     margin: Option<f64>,
-    /// Most labels that may differ [default: 1]
+    /// Most labels that may differ, of all valid tokens, rounded down but at least one label unless this is 0; the
+    /// label of a token that both read as blank is told and not counted [default: 1]
     #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
     flips: Option<f64>,
     /// Least clips whose transcript is the reference's [default: 95]
@@ -122,6 +123,7 @@ fn failure(error: &GateFailure) -> Failure {
         GateFailure::Gate(error) => exit_of_gate(error),
         GateFailure::Audio(error) => exit_of_transcription(error),
         GateFailure::Golden(_)
+        | GateFailure::Clip { .. }
         | GateFailure::Clips(_)
         | GateFailure::Source(_)
         | GateFailure::Record(_)

@@ -15,6 +15,8 @@ pub enum GoldenError {
     Shape { tensor: &'static str, found: Fact, expected: String },
     #[error("{tensor} has a value that is not finite at element {index}")]
     NotFinite { tensor: &'static str, index: usize },
+    #[error("margin is {value} at {index}, expected the best word's logit less the second's, 0 or more")]
+    Margin { index: usize, value: f32 },
     #[error("{tensor} is {value} at {index}, expected ones and then zeros")]
     Mask { tensor: &'static str, index: usize, value: f32 },
     #[error("no token is valid")]

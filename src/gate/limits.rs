@@ -17,7 +17,8 @@ pub struct Limits {
     /// A label is judged where the two best words of the reference are more than so many logits apart, a blank where
     /// it is so far from the best word.
     pub margin: f64,
-    /// Most labels that may differ from the reference, percent of the valid tokens of all clips.
+    /// Most labels that may differ from the reference, percent of the valid tokens of all clips; see
+    /// [`flips`](Self::flips).
     pub flips_percent: f64,
     /// Least clips whose transcript is the reference's, percent.
     pub transcripts_percent: f64,
@@ -69,6 +70,13 @@ impl Limits {
         // To a thousandth, which is how it is told.
         let margin = (scale * 100.0 / 91.0).round() / 1000.0;
         Limits { margin: margin.min(rounded), ..self }
+    }
+
+    /// How many labels of `tokens` may differ: rounded down, but one of a short clip unless none may.
+    pub fn flips(&self, tokens: usize) -> usize {
+        let least = usize::from(self.flips_percent > 0.0);
+        // As many as the percentage says, whatever the last bit of the product is.
+        ((self.flips_percent * tokens as f64 / 100.0 + 1e-9) as usize).max(least)
     }
 
     /// These limits with those of `overrides` in their place.
@@ -148,6 +156,16 @@ mod tests {
         insta::assert_snapshot!(bad(LimitOverrides { margin: Some(-1.0), ..Default::default() }), @"limit margin is -1, expected at least 0");
         insta::assert_snapshot!(bad(LimitOverrides { wer_points: Some(f64::NAN), ..Default::default() }), @"limit wer_points is NaN, expected at least 0");
         insta::assert_snapshot!(bad(LimitOverrides { flips_percent: Some(101.0), ..Default::default() }), @"limit flips_percent is 101, expected 0 to 100");
+    }
+
+    #[test]
+    fn one_flip_of_few_tokens_is_allowed() {
+        for (percent, tokens, allowed) in
+            [(1.0, 1, 1), (1.0, 99, 1), (1.0, 199, 1), (1.0, 200, 2), (0.7, 1000, 7), (0.0, 1000, 0), (100.0, 3, 3)]
+        {
+            let limits = Limits { flips_percent: percent, ..Limits::of(Precision::Fp16) };
+            assert_eq!(limits.flips(tokens), allowed, "{percent} % of {tokens}");
+        }
     }
 
     #[test]

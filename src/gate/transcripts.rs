@@ -13,6 +13,10 @@ pub const NEEDS_TRANSCRIPTS: &str = "needs the reference's transcripts, by --tra
 /// Why word errors were not counted.
 pub const NEEDS_TRUTH: &str = "needs what was truly said, by --wer";
 
+/// Most words of a line. Word errors take a step for each pair of words and cannot be interrupted; speech of 150 words a
+/// minute has so many in over two hours.
+const WORDS_MAX: usize = 20_000;
+
 /// The reader's words.
 pub trait Vocabulary {
     /// How many there are.
@@ -50,10 +54,14 @@ pub struct Transcripts(BTreeMap<String, String>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum TranscriptsError {
+    #[error("a byte order mark is at its start; save it as UTF-8 without one")]
+    ByteOrderMark,
     #[error("line {line} has no tab, expected CLIP<TAB>TEXT")]
     NoTab { line: usize },
     #[error("line {line} is of clip {clip}, which is on a line before")]
     Twice { line: usize, clip: String },
+    #[error("line {line} of clip {clip} has {found} words, expected at most {WORDS_MAX}")]
+    Long { line: usize, clip: String, found: usize },
     #[error("{flag} has no line for clip {clip}")]
     Absent { flag: &'static str, clip: String },
 }
@@ -62,13 +70,20 @@ impl Transcripts {
     /// Reads lines of `CLIP<TAB>TEXT`; empty lines are left out, and an empty text is a clip in which nothing is said.
     ///
     /// # Errors
-    /// A line has no tab, or its clip stands twice.
+    /// A byte order mark is at the start; or a line has no tab, is too long, or is of a clip that stands twice.
     pub fn parse(lines: &str) -> Result<Transcripts, TranscriptsError> {
+        if lines.starts_with('\u{feff}') {
+            return Err(TranscriptsError::ByteOrderMark);
+        }
         let mut found = BTreeMap::new();
         for (at, line) in lines.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let (clip, text) = line.split_once('\t').ok_or(TranscriptsError::NoTab { line: at + 1 })?;
             let clip = clip.trim().to_string();
-            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let words: Vec<&str> = text.split_whitespace().collect();
+            if words.len() > WORDS_MAX {
+                return Err(TranscriptsError::Long { line: at + 1, clip, found: words.len() });
+            }
+            let text = words.join(" ");
             if found.contains_key(&clip) {
                 return Err(TranscriptsError::Twice { line: at + 1, clip });
             }
@@ -166,6 +181,19 @@ mod tests {
         insta::assert_snapshot!(read.of("z", "--wer").unwrap_err(), @"--wer has no line for clip z");
         insta::assert_snapshot!(Transcripts::parse("a\tb\nc").unwrap_err(), @"line 2 has no tab, expected CLIP<TAB>TEXT");
         insta::assert_snapshot!(Transcripts::parse("a\tb\na\tb").unwrap_err(), @"line 2 is of clip a, which is on a line before");
+    }
+
+    #[test]
+    fn lines_are_bounded() {
+        let of = |words: usize| Transcripts::parse(&format!("a\tb\nlong\t{}\n", "w ".repeat(words)));
+        assert_eq!(of(WORDS_MAX).unwrap().of("long", "--wer").unwrap().len(), 2 * WORDS_MAX - 1);
+        insta::assert_snapshot!(of(WORDS_MAX + 1).unwrap_err(), @"line 2 of clip long has 20001 words, expected at most 20000");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_named() {
+        insta::assert_snapshot!(Transcripts::parse("\u{feff}a\tb").unwrap_err(), @"a byte order mark is at its start; save it as UTF-8 without one");
+        assert!(Transcripts::parse("a\t\u{feff}b").is_ok());
     }
 
     fn clips(found: &[Option<&str>]) -> Vec<Read> {

@@ -28,10 +28,12 @@ pub enum AuthorError {
         source: FactError,
     },
     /// A clamp bound that bounds nothing sensible.
-    #[error("tensor {tensor} is {found}, expected {expected}")]
+    #[error("tensor {tensor} in {place} is {found}, expected {expected}")]
     Bound {
         /// The bound's name.
         tensor: String,
+        /// Its file.
+        place: String,
         /// Its value.
         found: f64,
         /// What it may be.

@@ -1,6 +1,7 @@
 //! JSON configs, read one object at a time: every key of the expected kind, and the default of each that is absent
 //! noted, so that a record can list what was taken for granted.
 
+use crate::json;
 use serde_json::{Map, Value};
 
 /// Largest width, channel or layer count taken from a config: far above any model, far below what would exhaust memory.
@@ -10,7 +11,9 @@ const MAX_EXTENT: u64 = 1 << 17;
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "file, key, found and expected are what they say")]
 pub enum ConfigError {
-    #[error("{file} is not JSON")]
+    #[error("{file} starts with a byte order mark; save it as UTF-8 without one")]
+    ByteOrderMark { file: String },
+    #[error("{file} cannot be read as JSON")]
     Json { file: String, source: serde_json::Error },
     #[error("{file} has no {section}, so {meaning}")]
     NoSection { file: String, section: &'static str, meaning: &'static str },
@@ -23,9 +26,12 @@ pub enum ConfigError {
 /// The JSON in `text`, the content of `file`.
 ///
 /// # Errors
-/// It is none.
+/// It is none, starts with a byte order mark, or has a key twice in an object.
 pub fn parse(text: &str, file: &str) -> Result<Value, ConfigError> {
-    serde_json::from_str(text).map_err(|source| ConfigError::Json { file: file.into(), source })
+    if text.starts_with('\u{feff}') {
+        return Err(ConfigError::ByteOrderMark { file: file.into() });
+    }
+    json::read(text.as_bytes()).map_err(|source| ConfigError::Json { file: file.into(), source })
 }
 
 /// One object of a config.

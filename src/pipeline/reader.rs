@@ -104,11 +104,23 @@ impl ReaderWeights {
         let found = Found::of(path, &config, given)?;
         let table = Checkpoint::open(&found.table)?;
         let tensor = sole_tensor(&table, config.files.table_tensor.as_deref())?.to_string();
-        let rows = table.fact(&tensor).and_then(|fact| fact.shape.dims().first().copied()).unwrap_or(0);
+        let rows = rows_of(&table, &tensor)?;
         let words = Words::read(&found.words, Some(rows))?;
         let source = Joined::new(Checkpoint::open(&found.weights)?, table, &tensor, TABLE)?;
         let files = source.files().chain([found.words.as_path(), path]).map(Path::to_path_buf).collect();
         Ok(ReaderWeights { config, source, words, files: SourceFiles::of(files) })
+    }
+}
+
+/// The rows of a table of word vectors.
+fn rows_of(table: &Checkpoint, tensor: &str) -> Result<usize, PipelineError> {
+    let fact = table.fact(tensor);
+    match fact.map(|fact| fact.shape.dims()) {
+        Some(&[rows, width]) if rows > 0 && width > 0 => Ok(rows),
+        _ => {
+            let found = fact.map_or_else(|| "of a dtype that is not read here".to_string(), ToString::to_string);
+            Err(PipelineError::Table { file: table.place(tensor), tensor: tensor.into(), found })
+        }
     }
 }
 

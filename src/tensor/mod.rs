@@ -102,6 +102,9 @@ impl Serialize for DType {
     }
 }
 
+/// Most axes that are shown. No graph of ours has more than a few, but a file may name very many.
+const AXES_SHOWN: usize = 16;
+
 /// Extents of a tensor, outermost first; rank 0 is a scalar.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Shape(Vec<usize>);
@@ -153,11 +156,14 @@ impl<const N: usize> From<[usize; N]> for Shape {
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[")?;
-        for (i, d) in self.0.iter().enumerate() {
+        for (i, d) in self.0.iter().take(AXES_SHOWN).enumerate() {
             if i > 0 {
                 f.write_str(",")?;
             }
             write!(f, "{d}")?;
+        }
+        if self.rank() > AXES_SHOWN {
+            write!(f, ",.. {} axes", self.rank())?;
         }
         f.write_str("]")
     }

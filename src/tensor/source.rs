@@ -58,7 +58,7 @@ pub enum SourceError {
         place: String,
     },
     /// Numbers were wanted of a tensor that does not hold floats.
-    #[error("tensor {tensor} in {place} is {found}, expected f32, f16 or bf16")]
+    #[error("tensor {tensor} in {place} is {found}, expected f64, f32, f16 or bf16")]
     NotFloat {
         /// The tensor's name.
         tensor: String,

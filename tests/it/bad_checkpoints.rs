@@ -80,26 +80,26 @@ fn the_fixture_itself_is_fine() {
 #[test]
 fn a_tensor_too_few_too_many_or_of_another_kind() {
     let missing = refused(|t| drop(t.0.remove(&format!("{LAYER}.{MATRIX}"))));
-    insta::assert_snapshot!(missing, @"error: tensor audio_tower.layers.1.feed_forward1.ffw_layer_1.linear.weight is not in model.safetensors, expected f32, f16 or bf16 of shape [192,48]; it has audio_tower.layers.1.feed_forward1.ffw_layer_1.input_max, audio_tower.layers.1.feed_forward1.ffw_layer_1.input_min, audio_tower.layers.1.feed_forward1.ffw_layer_1.output_max");
+    insta::assert_snapshot!(missing, @"error: tensor audio_tower.layers.1.feed_forward1.ffw_layer_1.linear.weight is not in model.safetensors, expected f64, f32, f16 or bf16 of shape [192,48]; it has audio_tower.layers.1.feed_forward1.ffw_layer_1.input_max, audio_tower.layers.1.feed_forward1.ffw_layer_1.input_min, audio_tower.layers.1.feed_forward1.ffw_layer_1.output_max");
     let extra = refused(|t| {
         let copy = t.get(MATRIX).clone();
         t.0.insert(format!("{LAYER}.adapter.weight"), copy);
     });
-    insta::assert_snapshot!(extra, @"error: 1 tensors of the model were not read: audio_tower.layers.1.adapter.weight");
+    insta::assert_snapshot!(extra, @"error: 1 tensors of the model in model.safetensors were not read: audio_tower.layers.1.adapter.weight");
     accepted(|t| {
         let copy = t.get(MATRIX).clone();
         t.0.insert("vision_tower.adapter.weight".into(), copy);
     });
     let misshapen = refused(|t| t.get(MATRIX).0.shape = [48, 192].into());
-    insta::assert_snapshot!(misshapen, @"error: tensor audio_tower.layers.1.feed_forward1.ffw_layer_1.linear.weight in model.safetensors is f32[48,192], expected f32, f16 or bf16 of shape [192,48]");
+    insta::assert_snapshot!(misshapen, @"error: tensor audio_tower.layers.1.feed_forward1.ffw_layer_1.linear.weight in model.safetensors is f32[48,192], expected f64, f32, f16 or bf16 of shape [192,48]");
     let integers = refused(|t| {
         let (fact, bytes) = t.get(MATRIX);
         fact.dtype = DType::I64;
         bytes.extend(bytes.clone());
     });
-    insta::assert_snapshot!(integers, @"error: tensor audio_tower.layers.1.feed_forward1.ffw_layer_1.linear.weight in model.safetensors is i64[192,48], expected f32, f16 or bf16 of shape [192,48]");
+    insta::assert_snapshot!(integers, @"error: tensor audio_tower.layers.1.feed_forward1.ffw_layer_1.linear.weight in model.safetensors is i64[192,48], expected f64, f32, f16 or bf16 of shape [192,48]");
     let empty = refused(|t| *t.get("norm_out.weight") = (Fact::new(DType::F32, [0]), Vec::new()));
-    insta::assert_snapshot!(empty, @"error: tensor audio_tower.layers.1.norm_out.weight in model.safetensors is f32[0], expected f32, f16 or bf16 of shape [48]");
+    insta::assert_snapshot!(empty, @"error: tensor audio_tower.layers.1.norm_out.weight in model.safetensors is f32[0], expected f64, f32, f16 or bf16 of shape [48]");
 }
 
 #[test]
@@ -110,16 +110,16 @@ fn bounds_of_one_element_or_of_rank_one() {
         fact.shape = [2].into();
         bytes.extend(bytes.clone());
     });
-    insta::assert_snapshot!(two, @"error: tensor audio_tower.layers.1.self_attn.q_proj.output_min in model.safetensors is f32[2], expected f32, f16 or bf16 of shape []");
+    insta::assert_snapshot!(two, @"error: tensor audio_tower.layers.1.self_attn.q_proj.output_min in model.safetensors is f32[2], expected f64, f32, f16 or bf16 of shape []");
 }
 
 #[test]
 fn bounds_that_bound_nothing_sensible() {
     let bound = |name: &'static str, value: f32| move |t: &mut Tensors| t.set(name, 0, value);
-    insta::assert_snapshot!(refused(bound("lconv1d.linear_end.input_min", f32::NAN)), @"error: tensor audio_tower.layers.1.lconv1d.linear_end.input_min is NaN, expected a number, or -inf for no bound");
-    insta::assert_snapshot!(refused(bound("lconv1d.linear_end.input_max", f32::NAN)), @"error: tensor audio_tower.layers.1.lconv1d.linear_end.input_max is NaN, expected a number, or inf for no bound");
-    insta::assert_snapshot!(refused(bound("lconv1d.linear_end.input_min", f32::INFINITY)), @"error: tensor audio_tower.layers.1.lconv1d.linear_end.input_min is inf, expected a number, or -inf for no bound");
-    insta::assert_snapshot!(refused(bound("lconv1d.linear_end.input_max", -100.0)), @"error: tensor audio_tower.layers.1.lconv1d.linear_end.input_min is -2.188133716583252, expected at most input_max, which is -100");
+    insta::assert_snapshot!(refused(bound("lconv1d.linear_end.input_min", f32::NAN)), @"error: tensor audio_tower.layers.1.lconv1d.linear_end.input_min in model.safetensors is NaN, expected a number, or -inf for no bound");
+    insta::assert_snapshot!(refused(bound("lconv1d.linear_end.input_max", f32::NAN)), @"error: tensor audio_tower.layers.1.lconv1d.linear_end.input_max in model.safetensors is NaN, expected a number, or inf for no bound");
+    insta::assert_snapshot!(refused(bound("lconv1d.linear_end.input_min", f32::INFINITY)), @"error: tensor audio_tower.layers.1.lconv1d.linear_end.input_min in model.safetensors is inf, expected a number, or -inf for no bound");
+    insta::assert_snapshot!(refused(bound("lconv1d.linear_end.input_max", -100.0)), @"error: tensor audio_tower.layers.1.lconv1d.linear_end.input_min in model.safetensors is -2.188133716583252, expected at most input_max, which is -100");
     for value in [f32::NEG_INFINITY, -1e30, -70000.0, -3.0] {
         accepted(bound("lconv1d.linear_end.input_min", value));
     }

@@ -129,6 +129,44 @@ fn rows_that_are_no_unit_vectors() {
     insta::assert_snapshot!(refused(|r| r.scale_row(12, f32::NAN)));
 }
 
+/// Its words are not to blame.
+#[test]
+fn a_table_that_is_none() {
+    let told = |dims: &[usize]| {
+        refused(|r| {
+            r.table.0 = Fact::new(DType::F32, dims.to_vec());
+            r.table.1.truncate(r.table.0.bytes());
+        })
+    };
+    insta::assert_snapshot!(told(&[]), @"error: table.safetensors: tensor table is f32[], expected a table of word vectors, [words, width], neither of them 0");
+    insta::assert_snapshot!(told(&[331]), @"error: table.safetensors: tensor table is f32[331], expected a table of word vectors, [words, width], neither of them 0");
+    insta::assert_snapshot!(told(&[331, 2, 3]), @"error: table.safetensors: tensor table is f32[331,2,3], expected a table of word vectors, [words, width], neither of them 0");
+    insta::assert_snapshot!(told(&[0, 48]), @"error: table.safetensors: tensor table is f32[0,48], expected a table of word vectors, [words, width], neither of them 0");
+    insta::assert_snapshot!(told(&[1; 100]), @"error: table.safetensors: tensor table is f32[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,.. 100 axes], expected a table of word vectors, [words, width], neither of them 0");
+}
+
+#[test]
+fn configs_that_mean_two_things() {
+    let told = |edit: fn(String) -> String| {
+        let dir = tempfile::tempdir().unwrap();
+        Reader::of_fixture().write(dir.path());
+        let config = dir.path().join("reader_config.json");
+        fs_err::write(&config, edit(fs_err::read_to_string(&config).unwrap())).unwrap();
+        let output = command(dir.path()).args(["reader", "--tokens", "40"]).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, twice) = told(|text| text.replacen('{', "{\"table\": {},", 1));
+    assert_eq!(code, 3);
+    assert!(
+        twice.contains("reader_config.json cannot be read as JSON\n  caused by: key \"table\" is given twice"),
+        "{twice}"
+    );
+    let (code, marked) = told(|text| format!("\u{feff}{text}"));
+    assert_eq!(code, 3);
+    insta::assert_snapshot!(marked, @"error: reader_config.json starts with a byte order mark; save it as UTF-8 without one");
+    assert_eq!(told(|text| text).0, 0);
+}
+
 #[test]
 fn words_that_do_not_fit_the_table() {
     insta::assert_snapshot!(refused(|r| drop(r.words.pop())));

@@ -377,7 +377,8 @@ fn a_hang_is_ended_with_all_its_processes() {
 
 #[test]
 fn control_c_ends_everything_and_leaves_nothing() {
-    for signal in ["-INT", "-TERM"] {
+    let linux = cfg!(target_os = "linux");
+    for signal in ["-INT", "-TERM"].into_iter().chain(linux.then_some("-HUP")) {
         let place = Place::new();
         let before = place.built();
         let mut ours = std::process::Command::new(assert_cmd::cargo::cargo_bin("eg2-convert"));
@@ -395,6 +396,29 @@ fn control_c_ends_everything_and_leaves_nothing() {
         assert!(pids.iter().all(|pid| gone(pid)), "{pids:?}");
         assert_eq!(place.built(), before);
     }
+}
+
+/// Under `nohup` a closed terminal ends nothing.
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    let place = Place::new();
+    let mut ours = std::process::Command::new("/bin/sh");
+    ours.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(assert_cmd::cargo::cargo_bin("eg2-convert")).args(CALL);
+    ours.current_dir(place.dir.path()).env("MODE", "hang").stderr(std::process::Stdio::null());
+    ours.env("PATH", format!("{}:/usr/bin:/bin", place.at("bin").display()));
+    let mut ours = ours.spawn().unwrap();
+    let pids = pids(&place);
+    let id = ours.id().to_string();
+    let tell = |signal: &str| {
+        let told = std::process::Command::new("kill").args([signal, &id]).status().unwrap();
+        assert!(told.success());
+    };
+    tell("-HUP");
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(ours.try_wait().unwrap().is_none(), "it goes on");
+    tell("-TERM");
+    assert_eq!(ours.wait().unwrap().code(), Some(130));
+    assert!(pids.iter().all(|pid| gone(pid)), "{pids:?}");
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod python;
 mod reader;
 mod reader_gate;
 mod regions;
+mod strained;
 mod strip;
 mod tools;
 mod transcribe;

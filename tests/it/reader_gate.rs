@@ -137,6 +137,36 @@ fn transcripts_and_word_errors() {
     assert_eq!((verdicts["transcripts"].as_str(), verdicts["wer"].as_str()), ("pass", "pass"));
 }
 
+/// A list of other words says nothing of what a reader reads.
+#[test]
+fn words_of_another_reader_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let artefact = reader(dir.path(), "reader_plain", "fp16", "mlpackage");
+    let golden = fixture("reader_plain/golden_T40.safetensors");
+    let list = fs_err::read_to_string(fixture("reader_plain/words.txt")).unwrap();
+    for (words, code) in [(list.clone(), 0), (format!("{list}more\n"), 3), ("one\n".to_string(), 3)] {
+        fs_err::write(dir.path().join("list.txt"), &words).unwrap();
+        let (found, json) = gate(dir.path(), &artefact, &golden, &["--words", "list.txt"]);
+        assert_eq!(found, code, "{json:#}");
+        let told = json["error"]["message"].as_str().unwrap_or_default();
+        let counts =
+            format!("list.txt has {} words, expected 331, one for each row of the table", words.lines().count());
+        assert_eq!(told, if code == 0 { "" } else { counts.as_str() });
+    }
+}
+
+/// A golden is told by its path: clips of several folders may have like names.
+#[test]
+fn a_golden_that_cannot_be_used_is_told_by_its_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let artefact = reader(dir.path(), "reader_plain", "fp32", "mlpackage");
+    fs_err::create_dir(dir.path().join("clips")).unwrap();
+    edited(&dir.path().join("clips/g.safetensors"), "margin", |at, v| if at == 7 { -1.0 } else { v });
+    let (code, json) = gate(dir.path(), &artefact, Path::new("clips"), &[]);
+    assert_eq!(code, 3, "{json:#}");
+    assert_eq!(json["error"]["message"], "golden clips/g.safetensors cannot be used");
+}
+
 /// The longest text of words in the report: what the artefact read.
 fn find_text(json: &Value) -> Option<String> {
     match json {

@@ -236,10 +236,11 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
     /// `fact` is the weight's, or has another shape of as many elements, or is f32 where the weight is f16.
     fn weight(&mut self, node: &Node, weight: &Weight, fact: &Fact) -> Result<Slot, CoreAiError> {
         let r#type = self.r#type(node, fact)?;
-        let failed = |source| CoreAiError::Weight {
-            function: self.name.into(),
-            node: node.path.clone(),
-            source: Box::new(source),
+        let failed = |source| match source {
+            MaterializeError::Sink(source) => CoreAiError::WeightFile(source),
+            source @ (MaterializeError::Source(_) | MaterializeError::Value { .. }) => {
+                CoreAiError::Weight { function: self.name.into(), node: node.path.clone(), source: Box::new(source) }
+            }
         };
         let Shared { weights, file, .. } = &mut *self.shared;
         let (values, digest) = if fact.shape.elements() >= WEIGHT_FILE_FROM {

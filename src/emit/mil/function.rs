@@ -309,7 +309,13 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
 type Filled = Result<(), MaterializeError<io::Error>>;
 
 fn failed(function: &str, node: &Node, source: MaterializeError<io::Error>) -> MilError {
-    MilError::Weight { function: function.into(), node: node.path.clone(), source: Box::new(source) }
+    let (function, node) = (function.into(), node.path.clone());
+    match source {
+        MaterializeError::Sink(source) => MilError::WeightFile { function, node, source },
+        source @ (MaterializeError::Source(_) | MaterializeError::Value { .. }) => {
+            MilError::Weight { function, node, source: Box::new(source) }
+        }
+    }
 }
 
 /// A value and its type; a dtype without code was refused when the value's operation was spelled.

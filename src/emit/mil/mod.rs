@@ -94,6 +94,13 @@ pub enum MilError {
         #[source]
         source: Box<MaterializeError<io::Error>>,
     },
+    #[error("function {function}: node {node}: the weight file could not be written")]
+    WeightFile {
+        function: String,
+        node: String,
+        #[source]
+        source: io::Error,
+    },
     #[error("staging directory {path} is not empty")]
     NotEmpty { path: String },
     #[error("could not write {path}")]

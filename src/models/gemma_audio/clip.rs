@@ -1,7 +1,7 @@
 //! Clipped linears: clamp, project, clamp. The bounds are scalars of the checkpoint; a scale folded into the weight is
 //! folded into the output bounds too, since `clamp(Wx, lo, hi) * s = clamp(sWx, s lo, s hi)` for `s > 0`.
 
-use crate::checkpoint::Scope;
+use crate::checkpoint::{Scalar, Scope};
 use crate::ir::{Binary, Builder, Edit, FactError, ValueId, Weight};
 use crate::models::blocks::{self, AuthorError, Authored};
 use crate::tensor::Shape;
@@ -102,13 +102,13 @@ impl Clipped {
         let low = scope.scalar(&format!("{side}_min"))?;
         let high = scope.scalar(&format!("{side}_max"))?;
         if low.value.is_nan() || low.value == f64::INFINITY {
-            return Err(bad_bound(&low.name, low.value, "a number, or -inf for no bound"));
+            return Err(bad_bound(&low, "a number, or -inf for no bound"));
         }
         if high.value.is_nan() || high.value == f64::NEG_INFINITY {
-            return Err(bad_bound(&high.name, high.value, "a number, or inf for no bound"));
+            return Err(bad_bound(&high, "a number, or inf for no bound"));
         }
         if low.value > high.value {
-            return Err(bad_bound(&low.name, low.value, &format!("at most {side}_max, which is {}", high.value)));
+            return Err(bad_bound(&low, &format!("at most {side}_max, which is {}", high.value)));
         }
         let mut y = x;
         for (bound, kind, end) in [(low, Binary::Maximum, "min"), (high, Binary::Minimum, "max")] {
@@ -127,6 +127,7 @@ impl Clipped {
     }
 }
 
-fn bad_bound(tensor: &str, found: f64, expected: &str) -> AuthorError {
-    AuthorError::Bound { tensor: tensor.into(), found, expected: expected.into() }
+fn bad_bound(bound: &Scalar, expected: &str) -> AuthorError {
+    let (tensor, place) = (bound.name.clone(), bound.place.clone());
+    AuthorError::Bound { tensor, place, found: bound.value, expected: expected.into() }
 }

@@ -140,7 +140,7 @@ fn scale(scope: &Scope<'_>, config: &ReaderConfig) -> Authored<(f64, Weight)> {
     let log = scope.scalar(config.names.of("log_scale"))?;
     if log.value.is_nan() || log.value.abs() > MAX_LOG_SCALE {
         let expected = format!("a number from -{MAX_LOG_SCALE} to {MAX_LOG_SCALE}, the logarithm of a scale");
-        return Err(AuthorError::Bound { tensor: log.name, found: log.value, expected });
+        return Err(AuthorError::Bound { tensor: log.name, place: log.place, found: log.value, expected });
     }
     let factor = Weight::tensor(&log.name, &log.fact)
         .and_then(|w| if log.fact.shape.rank() == 0 { Ok(w) } else { w.edit(Edit::Reshape(Shape::scalar())) })

@@ -11,6 +11,10 @@ const MAX_LAYERS: usize = 256;
 /// Largest eps of a norm: its root over the norms' floor, squared, must stay within fp16.
 const MAX_EPS: f64 = 5e-4;
 
+/// Largest base of a rotary embedding: long contexts go to some 10^7. At 1 or less, no angle grows more slowly than
+/// another, which no model wants.
+const MAX_ROTARY_BASE: f64 = 1e12;
+
 /// Parts of tensor names that the config's `names` may replace; the names themselves are the defaults.
 const PARTS: [&str; 16] = [
     "layers",
@@ -354,6 +358,10 @@ fn honour(sizes: &Section<'_>, config: &ReaderConfig) -> Result<(), ConfigError>
     if config.layers > MAX_LAYERS {
         return Err(sizes.unsupported("layers", config.layers.to_string(), &format!("at most {MAX_LAYERS}")));
     }
+    if config.rotary_base <= 1.0 || config.rotary_base > MAX_ROTARY_BASE {
+        let found = sizes.raw("rotary_base").map(ToString::to_string).unwrap_or_default();
+        return Err(sizes.wrong("rotary_base", found, "a number above 1 and at most 1e12"));
+    }
     if !config.width.is_multiple_of(config.heads) || !config.head_width().is_multiple_of(2) {
         let expected = format!("a divisor of d_model {} that leaves heads of even width", config.width);
         return Err(sizes.wrong("heads", config.heads.to_string(), &expected));
@@ -426,6 +434,8 @@ mod tests {
             refused(&|j| j["architecture"]["heads"] = json!(3)),
             refused(&|j| j["architecture"]["heads"] = json!(64)),
             refused(&|j| j["architecture"]["rotary_base"] = json!(-1)),
+            refused(&|j| j["architecture"]["rotary_base"] = json!(1.0)),
+            refused(&|j| j["architecture"]["rotary_base"] = json!(1e300)),
             refused(&|j| j["assumed"]["gelu"] = json!("sigmoid")),
             refused(&|j| j["assumed"]["rotary"] = json!("half_split")),
             refused(&|j| j["assumed"]["layer_norm_eps"] = json!(0.01)),
@@ -440,5 +450,19 @@ mod tests {
             ReaderConfig::parse("{", "reader_config.json").unwrap_err().to_string(),
         ];
         insta::assert_snapshot!(all.join("\n"));
+        for base in [1.5, 1e12] {
+            assert_eq!(parse(|j| j["architecture"]["rotary_base"] = json!(base)).unwrap().rotary_base, base);
+        }
+    }
+
+    #[test]
+    fn a_text_that_means_two_things_or_starts_with_a_mark() {
+        use std::error::Error;
+        let twice = r#"{"architecture": {"layers": 2, "layers": 4}}"#;
+        let refused = ReaderConfig::parse(twice, "reader_config.json").unwrap_err();
+        insta::assert_snapshot!(refused.source().unwrap(), @r#"key "layers" is given twice at line 1 column 43"#);
+        let marked = ReaderConfig::parse("\u{feff}{}", "reader_config.json").unwrap_err();
+        insta::assert_snapshot!(marked, @"reader_config.json starts with a byte order mark; save it as UTF-8 without one");
+        assert!(ReaderConfig::parse(r#"{"architecture": {"layers": 2}, "layers": 4}"#, "reader_config.json").is_ok());
     }
 }

@@ -25,8 +25,22 @@ pub enum WordsError {
     Empty { file: String, line: usize },
     #[error("{file}: line {line} is {word:?}, expected one word: words are joined by spaces and must hold none")]
     Space { file: String, line: usize, word: String },
+    #[error("{file}: line {line} is {word:?}, which has a character that controls how text is shown; expected a word")]
+    Control { file: String, line: usize, word: String },
+    #[error("{file}: line {line} is {word:?}, which shows nothing, expected a word")]
+    Blank { file: String, line: usize, word: String },
     #[error("{file}: word {word:?} is in both line {first} and line {line}")]
     Duplicate { file: String, word: String, first: usize, line: usize },
+}
+
+/// Control characters, and Unicode's marks that turn the direction of all text behind them (UAX #9).
+fn controls(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Characters without width. Within a word they are letters of some scripts; a word of them alone is none.
+fn shows_nothing(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
 }
 
 /// The words of the table, by row.
@@ -40,8 +54,8 @@ impl Words {
     /// Reads a word list, for a table of `rows` rows where that is known: UTF-8, lines end in LF or CRLF, the last may go without.
     ///
     /// # Errors
-    /// The file cannot be read or is not such a list; a line is empty or holds white space; a word comes twice; or there
-    /// are more or fewer words than rows.
+    /// The file cannot be read or is not such a list; a line is empty, shows nothing, or holds white space or what
+    /// controls a terminal or the direction of text; a word comes twice; or there are more or fewer words than rows.
     pub fn read(path: &Path, rows: Option<usize>) -> Result<Words, WordsError> {
         let bytes =
             files::read(path, MAX_BYTES).map_err(|source| WordsError::Io { path: path.to_path_buf(), source })?;
@@ -71,6 +85,12 @@ impl Words {
             let (word, line) = (with_end.lines().next().unwrap_or_default(), i + 1);
             if word.contains(char::is_whitespace) {
                 return Err(WordsError::Space { file: named(), line, word: word.into() });
+            }
+            if word.contains(controls) {
+                return Err(WordsError::Control { file: named(), line, word: word.into() });
+            }
+            if word.chars().all(shows_nothing) {
+                return Err(WordsError::Blank { file: named(), line, word: word.into() });
             }
             if let Some(first) = seen.insert(word, line) {
                 return Err(WordsError::Duplicate { file: named(), word: word.into(), first, line });
@@ -127,6 +147,8 @@ mod tests {
             assert_eq!((words.len(), words.get(1), words.get(3)), (3, Some("café"), None));
         }
         assert!(read(b"", 0).unwrap().is_empty());
+        // A joiner within a word is a letter of some scripts.
+        assert_eq!(read("\u{645}\u{6cc}\u{200c}\u{62e}\n".as_bytes(), 1).unwrap().len(), 1);
     }
 
     #[test]
@@ -140,6 +162,9 @@ mod tests {
         insta::assert_snapshot!(refusal(b"a\nb c\nd\n", 3), @r#"words.txt: line 2 is "b c", expected one word: words are joined by spaces and must hold none"#);
         insta::assert_snapshot!(refusal(b"a\nb\t\nd\n", 3), @r#"words.txt: line 2 is "b\t", expected one word: words are joined by spaces and must hold none"#);
         insta::assert_snapshot!(refusal("a\nb\u{a0}c\nd\n".as_bytes(), 3), @r#"words.txt: line 2 is "b\u{a0}c", expected one word: words are joined by spaces and must hold none"#);
+        insta::assert_snapshot!(refusal("a\nb\u{1b}[2Jc\nd\n".as_bytes(), 3), @r#"words.txt: line 2 is "b\u{1b}[2Jc", which has a character that controls how text is shown; expected a word"#);
+        insta::assert_snapshot!(refusal("a\nb\u{202e}c\nd\n".as_bytes(), 3), @r#"words.txt: line 2 is "b\u{202e}c", which has a character that controls how text is shown; expected a word"#);
+        insta::assert_snapshot!(refusal("a\n\u{200b}\u{200d}\nd\n".as_bytes(), 3), @r#"words.txt: line 2 is "\u{200b}\u{200d}", which shows nothing, expected a word"#);
         insta::assert_snapshot!(refusal(b"a\nb\xff\nc\n", 3), @"words.txt is not UTF-8 from byte 3 on");
         insta::assert_snapshot!(refusal(b"\xef\xbb\xbfa\nb\nc\n", 3), @"words.txt starts with a byte order mark; save it as UTF-8 without one");
         let absent = Words::read(Path::new("absent/words.txt"), Some(1)).unwrap_err();
@@ -157,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(words in prop::collection::btree_set("[^\\s\u{feff}]{1,6}", 0..9), crlf in any::<bool>()) {
+        fn what_is_written_is_read(words in prop::collection::btree_set("[\\p{L}\\p{N}\\p{P}\\p{S}]{1,6}", 0..9), crlf in any::<bool>()) {
             let end = if crlf { "\r\n" } else { "\n" };
             let text: String = words.iter().map(|w| format!("{w}{end}")).collect();
             let read = read(text.as_bytes(), words.len()).unwrap();

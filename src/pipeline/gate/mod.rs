@@ -18,8 +18,8 @@ use crate::digest::Digest;
 use crate::eval::{self, InputCast};
 use crate::files;
 use crate::gate::{
-    self, BadLimit, Case, GateError, LimitOverrides, Limits, Options, Report, Subject, Tensors, Transcripts,
-    TranscriptsError,
+    self, BadLimit, Case, GateError, GoldenError, LimitOverrides, Limits, Options, Report, Subject, Tensors,
+    Transcripts, TranscriptsError,
 };
 use crate::models::reader::{Words, WordsError};
 use crate::passes::Precision;
@@ -68,6 +68,8 @@ pub enum GateFailure {
     Gate(#[from] GateError<RunError>),
     #[error(transparent)]
     Golden(#[from] GoldenFileError),
+    #[error("golden {} cannot be used", path.display())]
+    Clip { path: PathBuf, source: GoldenError },
     #[error(transparent)]
     Source(#[from] SourceMismatch),
     #[error(transparent)]
@@ -149,7 +151,7 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         return Err(GateFailure::NothingToJudgeBy);
     }
     let runtime = runtime_of(&options.artefact, None)?;
-    let texts = Texts::read(options)?;
+    let mut texts = Texts::read(options)?;
     let goldens = golden::read_all(&options.goldens)?;
     let which = match &options.function {
         Some(name) => Functions::One(Some(name)),
@@ -167,6 +169,7 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
     let limits = limits.with(&options.limits)?;
 
     let other = Other::of(options, model, interrupt)?;
+    texts.words = words(options, model, &artefact, other.as_ref())?;
     let readers = match &other {
         Some(reader) if reader.model == Model::Reader => running(&reader.artefact, interrupt)?,
         Some(_) | None => Vec::new(),
@@ -183,10 +186,11 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         transcripts: texts.transcripts.as_ref(),
         truth: texts.truth.as_ref(),
     };
-    let mut report = match model {
-        Model::Encoder => gate::encoder(&cases, &judged)?,
-        Model::Reader => gate::reader(&cases, &judged)?,
+    let report = match model {
+        Model::Encoder => gate::encoder(&cases, &judged),
+        Model::Reader => gate::reader(&cases, &judged),
     };
+    let mut report = report.map_err(|error| with_path(error, &goldens))?;
     report.checks.insert(0, source);
     let own = Some((options.artefact.as_path(), artefact.functions(eval::Options::default())?));
     let pair = match (model, Other::half(other.as_ref())?) {
@@ -203,6 +207,16 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         casts: casts(&cases),
         report,
     })
+}
+
+/// A golden that breaks its model's contract, by its path.
+fn with_path(error: GateError<RunError>, goldens: &[GoldenFile]) -> GateFailure {
+    if let GateError::Golden { clip, source } = &error
+        && let Some(file) = goldens.iter().find(|file| file.golden.name == *clip)
+    {
+        return GateFailure::Clip { path: file.path.clone(), source: source.clone() };
+    }
+    error.into()
 }
 
 fn name_of(path: &Path) -> String {
@@ -325,7 +339,23 @@ struct Texts {
     truth: Option<Transcripts>,
 }
 
+/// The reader's words: as many as the reader that is judged, or else the one that is given, has rows.
+fn words(
+    options: &GateOptions,
+    model: Model,
+    artefact: &Artefact,
+    other: Option<&Other<'_>>,
+) -> Result<Option<Words>, WordsError> {
+    let reader = match model {
+        Model::Reader => Some(artefact),
+        Model::Encoder => other.map(|other| &other.artefact),
+    };
+    let rows = reader.and_then(|reader| reader.metadata("words")?.parse().ok());
+    options.words.as_deref().map(|path| Words::read(path, rows)).transpose()
+}
+
 impl Texts {
+    /// All but the words, which are held against a reader.
     fn read(options: &GateOptions) -> Result<Texts, GateFailure> {
         let lines = |path: &Option<PathBuf>| {
             path.as_ref().map(|path| {
@@ -334,7 +364,7 @@ impl Texts {
             })
         };
         Ok(Texts {
-            words: options.words.as_deref().map(|path| Words::read(path, None)).transpose()?,
+            words: None,
             transcripts: lines(&options.transcripts).transpose()?,
             truth: lines(&options.truth).transpose()?,
         })

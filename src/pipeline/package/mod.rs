@@ -67,6 +67,8 @@ pub enum PipelineError {
     Words(#[from] WordsError),
     #[error(transparent)]
     UnitRows(#[from] UnitRowsError),
+    #[error("{file}: tensor {tensor} is {found}, expected a table of word vectors, [words, width], neither of them 0")]
+    Table { file: String, tensor: String, found: String },
     #[error("{} has no {key}; name the file there or with {option}", config.display())]
     NoReaderFile { config: PathBuf, key: &'static str, option: &'static str },
     #[error("{} cannot be read", path.display())]
@@ -233,11 +235,11 @@ pub(super) fn package(
     }
     let outcomes = bundle::commit(bundles, replace)?;
     for text in texts {
-        text.persist().map_err(PipelineError::Io)?;
+        bundle::persist_file(text)?;
     }
     let mut converted = Vec::new();
     for (((artefact, writer), (file, record)), outcome) in planned().zip(records).zip(outcomes) {
-        file.persist().map_err(PipelineError::Io)?;
+        bundle::persist_file(file)?;
         let outcome = match outcome {
             Outcome::Published => "published",
             Outcome::Unchanged => "unchanged",

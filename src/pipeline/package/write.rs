@@ -2,7 +2,7 @@
 
 use super::super::origin::Counted;
 use super::super::{PipelineError, Progress, Unit};
-use crate::bundle::{self, AiModelReadBackError, Format, Stage, StoredError, Tree};
+use crate::bundle::{self, AiModelReadBackError, Format, PublishError, Stage, StoredError, Tree};
 use crate::emit::coreai::{self, Bridge, Metadata};
 use crate::emit::mil::{self, Description};
 use crate::tensor::WeightSource;
@@ -113,7 +113,8 @@ fn aimodel(
     let weights = scratch.join("weights");
     let saver = bridge.start(&scratch.join("save"))?;
     let counted = Counted { inner: content.source, progress };
-    let file = fs_err::File::create(&weights).map_err(PipelineError::Io)?;
+    let unwritable = |source| PublishError::Unwritable { path: weights.display().to_string(), source };
+    let file = fs_err::File::create(&weights).map_err(unwritable)?;
     let program = coreai::write(content.functions, &counted, file)?;
     (content.weights_made)();
     progress.stage("saving", 0, Unit::Bytes);

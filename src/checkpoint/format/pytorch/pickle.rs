@@ -63,7 +63,7 @@ pub fn read(bytes: &[u8]) -> Result<Pickle<'_>, PickleError> {
 }
 
 /// A name out of the pickle as a message can show it: short, and without control characters.
-fn shown(name: &str) -> String {
+pub fn shown(name: &str) -> String {
     name.chars().take(NAME_SHOWN).flat_map(char::escape_debug).collect()
 }
 
@@ -346,7 +346,7 @@ impl<'p> Machine<'p> {
 
     /// A call: the arguments are arranged as the name's meaning wants, nothing runs.
     fn call(&mut self) -> Result<(), PickleError> {
-        let mut arguments = [None; 7];
+        let mut arguments = [None; 8];
         let items = self.pop_tuple()?;
         let count = items.len();
         for (slot, item) in arguments.iter_mut().zip(items) {
@@ -371,7 +371,7 @@ impl<'p> Machine<'p> {
                 _ => Err(wrong("a parameter", "a tensor first")),
             },
             Global::Tensor => {
-                let tensor = self.tensor(&arguments[..6], None);
+                let tensor = self.tensor(&arguments[..4], None, arguments[6]);
                 let expected = "storage, offset, size, stride";
                 self.push(Value::Tensor(Box::new(tensor.ok_or_else(|| wrong("_rebuild_tensor_v2", expected))?)))
             }
@@ -379,7 +379,7 @@ impl<'p> Machine<'p> {
                 let dtype = arguments[6].and_then(|id| {
                     if let Value::Global(Global::DType(element)) = self.get(id) { Some(*element) } else { None }
                 });
-                let tensor = dtype.and_then(|dtype| self.tensor(&arguments[..6], Some(dtype)));
+                let tensor = dtype.and_then(|dtype| self.tensor(&arguments[..4], Some(dtype), arguments[7]));
                 let expected = "storage, offset, size, stride, .., dtype";
                 self.push(Value::Tensor(Box::new(tensor.ok_or_else(|| wrong("_rebuild_tensor_v3", expected))?)))
             }
@@ -393,8 +393,8 @@ impl<'p> Machine<'p> {
     }
 
     /// A tensor of the arguments storage, offset, size, stride; its dtype is the storage's where none is given.
-    fn tensor(&self, arguments: &[Option<Id>], dtype: Option<Element>) -> Option<Tensor<'p>> {
-        let &[Some(storage), Some(offset), Some(size), Some(stride), ..] = arguments else { return None };
+    fn tensor(&self, arguments: &[Option<Id>], dtype: Option<Element>, metadata: Option<Id>) -> Option<Tensor<'p>> {
+        let &[Some(storage), Some(offset), Some(size), Some(stride)] = arguments else { return None };
         match (self.get(storage), self.get(offset), self.get(size), self.get(stride)) {
             (Value::Storage(storage), Value::Int(offset), Value::Tuple(_), Value::Tuple(_)) => Some(Tensor {
                 storage: *storage,
@@ -402,6 +402,7 @@ impl<'p> Machine<'p> {
                 offset: u64::try_from(*offset).ok()?,
                 size,
                 stride,
+                metadata,
             }),
             _ => None,
         }

@@ -1,6 +1,7 @@
 //! From the values of a pickle to entries: which tensors there are, and where in the file each one lies.
 
 use super::archive::Archive;
+use super::pickle::shown;
 use super::value::{Id, Pickle, Tensor, Value};
 use crate::checkpoint::format::{Entries, Entry, UNNAMED};
 use crate::tensor::{Fact, Shape};
@@ -14,6 +15,9 @@ const DEPTH_MAX: usize = 32;
 /// What walking the dicts may cost, where each item costs the length of its path and [`ITEM_COST`]. Dicts may share
 /// dicts, so that a short pickle can have very many paths.
 const WALK_MAX: usize = 1 << 26;
+
+/// Most keys of a tensor's metadata that a message shows.
+const METADATA_SHOWN: usize = 4;
 
 /// About the bytes an entry takes beside its name.
 const ITEM_COST: usize = 128;
@@ -40,6 +44,11 @@ pub enum StateDictError {
          in row-major order; save its .contiguous()"
     )]
     View { tensor: String, shape: Shape, strides: Shape, expected: Shape },
+    #[error(
+        "has tensor {tensor} with metadata ({found}), so that its bytes are not its values: it may be a negated or \
+         conjugated view; save its .resolve_neg().resolve_conj()"
+    )]
+    Metadata { tensor: String, found: String },
     #[error("has tensor {tensor} of shape {shape}, which is larger than any file")]
     TooLarge { tensor: String, shape: Shape },
     #[error("lacks data/{key}, the storage of tensor {tensor}")]
@@ -124,7 +133,33 @@ impl Walk<'_> {
         items.iter().map(dim).collect::<Result<Vec<usize>, _>>().map(Shape::new)
     }
 
+    /// Refuses metadata unless it is None or empty. torch writes it where the bytes alone are not the values.
+    fn plain(&self, tensor: &Tensor<'_>, name: &str) -> Result<(), StateDictError> {
+        let Some(metadata) = tensor.metadata.map(|id| self.pickle.get(id)) else { return Ok(()) };
+        let found = match metadata {
+            Value::Other => return Ok(()),
+            Value::Dict(items) if items.is_empty() => return Ok(()),
+            Value::Dict(items) => {
+                let key = |(key, _): &(Id, Id)| {
+                    let key = self.pickle.get(*key);
+                    if let Value::Text(text) = key { shown(text) } else { key.kind().into() }
+                };
+                items.iter().take(METADATA_SHOWN).map(key).collect::<Vec<_>>().join(", ")
+            }
+            Value::Bool(_)
+            | Value::Int(_)
+            | Value::Text(_)
+            | Value::Tuple(_)
+            | Value::List(_)
+            | Value::Global(_)
+            | Value::Storage(_)
+            | Value::Tensor(_) => metadata.kind().into(),
+        };
+        Err(StateDictError::Metadata { tensor: name.into(), found })
+    }
+
     fn entry(&self, tensor: &Tensor<'_>, name: &str) -> Result<Entry, StateDictError> {
+        self.plain(tensor, name)?;
         let (shape, strides) = (self.dims(tensor.size, name)?, self.dims(tensor.stride, name)?);
         let size = tensor.element.size as u64;
         let bytes = shape.checked_elements().and_then(|n| (n as u64).checked_mul(size));

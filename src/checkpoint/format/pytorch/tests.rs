@@ -42,6 +42,36 @@ fn tensors_are_places_in_a_storage() {
     insta::assert_snapshot!(refused(b"K\x02", b"K\x01\x85"), @"has a call of _rebuild_tensor_v2 at byte 101 with arguments it does not take: expected storage, offset, size, stride");
 }
 
+/// `{'w': tensor}` whose `_rebuild_tensor_v2` takes `metadata`, the opcodes of a value, as its seventh argument, or whose
+/// `_rebuild_tensor_v3` takes it as its eighth.
+fn with_metadata(metadata: &[u8]) -> [Vec<u8>; 2] {
+    let head = [b"\x80\x02}\x8c\x01w", STORAGE, b"K\x06\x85K\x01\x85\x89}"].concat();
+    let v2 = [&head[..], metadata, b"tRs."].concat();
+    let v3 = [&head[..], b"ctorch\nfloat32\n", metadata, b"tRs."].concat();
+    let at = v3.windows(3).position(|w| w == b"_v2").unwrap();
+    [v2, [&v3[..at], b"_v3", &v3[at + 3..]].concat()]
+}
+
+#[test]
+fn tensors_whose_bytes_are_not_their_values_are_refused() {
+    for none in [&b"N"[..], b"}", b"ccollections\nOrderedDict\n)R"] {
+        with_metadata(none).iter().for_each(|pickle| assert_eq!(entries(pickle).unwrap(), ["w 100..124"]));
+    }
+    let refused = |metadata: &[u8]| {
+        let [v2, v3] = with_metadata(metadata).map(|pickle| entries(&pickle).unwrap_err());
+        assert_eq!(v2, v3);
+        v2
+    };
+    insta::assert_snapshot!(refused(b"}X\x03\0\0\0neg\x88s"), @"has tensor w with metadata (neg), so that its bytes are not its values: it may be a negated or conjugated view; save its .resolve_neg().resolve_conj()");
+    insta::assert_snapshot!(refused(b"}X\x04\0\0\0conj\x89s"), @"has tensor w with metadata (conj), so that its bytes are not its values: it may be a negated or conjugated view; save its .resolve_neg().resolve_conj()");
+    insta::assert_snapshot!(refused(b"}K\x01\x88s"), @"has tensor w with metadata (an integer), so that its bytes are not its values: it may be a negated or conjugated view; save its .resolve_neg().resolve_conj()");
+    insta::assert_snapshot!(refused(b"\x88"), @"has tensor w with metadata (a boolean), so that its bytes are not its values: it may be a negated or conjugated view; save its .resolve_neg().resolve_conj()");
+    // Filled after the call: the dict is looked at once the pickle is read.
+    let late =
+        [b"\x80\x02}\x8c\x01w", STORAGE, b"K\x06\x85K\x01\x85\x89}}q\0tRs\x8c\x01mh\0\x8c\x03neg\x88ss."].concat();
+    assert!(entries(&late).unwrap_err().contains("with metadata (neg)"));
+}
+
 #[test]
 fn numbers_and_texts() {
     fn int(pickle: &[u8]) -> Value<'_> {

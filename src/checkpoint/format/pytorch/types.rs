@@ -16,9 +16,9 @@ pub struct Element {
 pub enum Global {
     /// `collections.OrderedDict`: called without arguments, an empty dict.
     OrderedDict,
-    /// Called with storage, offset, size, stride, requires_grad and hooks: a tensor.
+    /// Called with storage, offset, size, stride, requires_grad, hooks and sometimes metadata: a tensor.
     Tensor,
-    /// The same with a seventh argument, the dtype, for storages without one.
+    /// The same with the dtype before the metadata, for storages without one.
     TensorOfDtype,
     /// Called with a tensor first: that tensor.
     Parameter,

@@ -31,6 +31,8 @@ pub struct Tensor<'p> {
     pub size: Id,
     /// A tuple: elements between neighbours of each axis.
     pub stride: Id,
+    /// What the bytes do not say, where there is such an argument: a view that torch negates or conjugates as it reads.
+    pub metadata: Option<Id>,
 }
 
 /// A value of the pickle.

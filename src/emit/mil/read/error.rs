@@ -64,6 +64,8 @@ pub enum ReadError {
         #[source]
         source: BlobFault,
     },
+    #[error("{path} lacks weights: {fault}")]
+    Weights { path: String, fault: Violation },
     #[error("there is no function {name}; the package has {have:?}")]
     NoFunction { name: String, have: Vec<String> },
     #[error("function {function}: value {value}: {kind} is not an operation of ours, or not in this form: {reason}")]

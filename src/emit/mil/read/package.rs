@@ -165,9 +165,23 @@ impl Package {
     /// The function of that name as a graph. Its weights are tensors of this package.
     ///
     /// # Errors
-    /// It has an operation that our graphs lack, or declares a value otherwise than its operands make it.
+    /// The weight file lacks one of its constants; or it has an operation that our graphs lack, or declares a value
+    /// otherwise than its operands make it.
     pub fn lift(&self, function: &str) -> Result<Graph, ReadError> {
-        lift::lift(self, self.function(function)?)
+        let known = self.function(function)?;
+        if let Some(fault) = self.lacking(function) {
+            let path = self.weights_path().unwrap_or(&self.model_path).display().to_string();
+            return Err(ReadError::Weights { path, fault: fault.clone() });
+        }
+        lift::lift(self, known)
+    }
+
+    /// Why the weight file lacks a constant of `function`, where it does: a fault of the file before its consequence.
+    fn lacking(&self, function: &str) -> Option<&Violation> {
+        let of = |v: &&Violation| matches!(v, Violation::NoRecord { function: of, .. } if of == function);
+        let missing = self.violations.iter().find(of)?;
+        let whole = |v: &&Violation| matches!(v, Violation::Record { .. } | Violation::File { .. });
+        self.violations.iter().find(whole).or(Some(missing))
     }
 
     /// The name of a function's constant as a weight.
@@ -247,8 +261,8 @@ impl Items {
         let model = items.get(root).ok_or_else(|| bad(format!("root model {root:?} is not among its items")))?;
         let weights = items.values().find(|item| item["name"] == "weights" && item["author"] == "com.apple.CoreML");
         let weights = weights.map(path).transpose()?.map(|folder| folder.join("weight.bin"));
-        // Some tools list an empty weight folder.
-        Ok(Items { model: path(model)?, weights: weights.filter(|file| file.exists()) })
+        // Some tools list an empty weight folder. A link to nowhere is none.
+        Ok(Items { model: path(model)?, weights: weights.filter(|file| file.symlink_metadata().is_ok()) })
     }
 }
 

@@ -139,6 +139,31 @@ fn a_broken_weight_file_is_seen() {
     assert_eq!(package.scan().unwrap().unwrap().not_finite, [64]);
 }
 
+/// What the weight file lacks is told as its fault, not as that of the operation that wants it.
+#[test]
+fn a_weight_file_that_lacks_constants_is_named() {
+    let lifted = |change: &dyn Fn(&Path)| {
+        let dir = sample();
+        change(&dir.path().join(WEIGHTS));
+        let hide = |e: ReadError| e.to_string().replace(dir.path().to_str().unwrap(), "");
+        Package::open(dir.path()).and_then(|package| package.lift("main")).map(drop).map_err(hide)
+    };
+    let cut =
+        |path: &Path, length: u64| fs_err::OpenOptions::new().write(true).open(path).unwrap().set_len(length).unwrap();
+    let length = |path: &Path| fs_err::metadata(path).unwrap().len();
+    assert_eq!(lifted(&|_| ()), Ok(()));
+    // Bytes that no constant refers to change nothing that is computed.
+    assert_eq!(lifted(&|path| cut(path, length(path) + 64)), Ok(()));
+    insta::assert_snapshot!(lifted(&|path| cut(path, 200)).unwrap_err(), @"/Data/com.apple.CoreML/weights/weight.bin lacks weights: weight file: count is 5, expected 1");
+    insta::assert_snapshot!(lifted(&|path| cut(path, 0)).unwrap_err(), @"/Data/com.apple.CoreML/weights/weight.bin lacks weights: weight file: length is 0, expected 64");
+    insta::assert_snapshot!(lifted(&|path| fs_err::remove_file(path).unwrap()).unwrap_err(), @"/Data/com.apple.CoreML/model.mlmodel lacks weights: function main: constant bias_zeros_12_f16 refers to 768, where no record of the weight file is");
+    let dangling = |path: &Path| {
+        fs_err::remove_file(path).unwrap();
+        std::os::unix::fs::symlink("nowhere", path).unwrap();
+    };
+    insta::assert_snapshot!(lifted(&dangling).unwrap_err(), @"could not read /Data/com.apple.CoreML/weights/weight.bin");
+}
+
 #[test]
 fn an_operation_that_is_not_as_declared_is_refused() {
     let lifted = |change: fn(&mut schema::Model)| {
