@@ -103,11 +103,14 @@ impl Wav {
     fn mix(&mut self, out: &mut [f32]) -> Result<(), AudioError> {
         let block = self.stored.size() * usize::from(self.facts.channels);
         self.bytes.resize(out.len() * block, 0);
-        self.file.read_exact(&mut self.bytes).map_err(|source| match source.kind() {
-            io::ErrorKind::UnexpectedEof => {
-                AudioError::Truncated { path: self.path.clone(), promised: self.facts.samples, found: self.done }
+        self.file.read_exact(&mut self.bytes).map_err(|source| {
+            let path = self.path.clone();
+            // A file that has shrunk since it was opened.
+            if source.kind() == io::ErrorKind::UnexpectedEof {
+                AudioError::Truncated { path, promised: self.facts.samples, found: self.done }
+            } else {
+                AudioError::Io { path, source }
             }
-            _ => AudioError::Io { path: self.path.clone(), source },
         })?;
         let channels = usize::from(self.facts.channels);
         // Divisions by powers of two are exact; more than 24 bits are rounded once, after the sum.

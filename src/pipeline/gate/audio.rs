@@ -10,7 +10,7 @@ use crate::pipeline::run::Callable;
 use crate::pipeline::transcribe::{Encoder, Labels, Pair, Reader, Reads, TranscribeError, read_words};
 use crate::pipeline::{Progress, Unit};
 use crate::toolchain::Interrupt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// An artefact of the pair: its path, and its functions to be called by the pair alone.
 pub type Half<'a> = (&'a Path, Vec<Callable<'a>>);
@@ -54,7 +54,7 @@ pub fn checks(
 fn hear(
     pair: &mut Pair<'_>,
     clip: String,
-    path: &PathBuf,
+    path: &Path,
     words: &Words,
     reader: &Path,
     interrupt: &Interrupt,

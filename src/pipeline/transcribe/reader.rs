@@ -93,11 +93,11 @@ impl<'a> Reader<'a> {
         let values = |output| outputs.get(output).map(HostTensor::values).ok_or_else(|| wrong(output, 0));
         let floats = |output| match values(output)? {
             Values::F32(v) if v.len() == length => Ok(v.iter().copied().take(tokens).collect()),
-            other => Err(wrong(output, other.len())),
+            other @ (Values::F32(_) | Values::I32(_)) => Err(wrong(output, other.len())),
         };
         let index = match values(TOP1_INDEX)? {
             Values::I32(v) if v.len() == length => v.iter().copied().take(tokens).collect(),
-            other => return Err(wrong(TOP1_INDEX, other.len())),
+            other @ (Values::F32(_) | Values::I32(_)) => return Err(wrong(TOP1_INDEX, other.len())),
         };
         Ok(Labels { index, top1: floats(TOP1_LOGIT)?, blank: floats(BLANK_LOGIT)? })
     }
