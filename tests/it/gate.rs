@@ -216,3 +216,25 @@ fn apples_runtime_is_gated_alike() {
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
     assert!(out.contains("coreai") && out.contains("broke 1 of 1"), "{out}");
 }
+
+/// `--golden` takes all that follows, so that a shell may expand its files; what is forgotten then is said.
+#[test]
+fn an_artefact_that_is_not_given_or_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = |args: &[&str]| {
+        let (code, out, err) = run(dir.path(), args);
+        format!("{code} {}", format!("{out}{err}").trim_end())
+    };
+    insta::assert_snapshot!(told(&["gate", "--golden", "clip.safetensors", "a.mlpackage"]), @"");
+    let json = told(&["gate", "--golden", "clip.safetensors", "a.mlpackage", "--json"]);
+    assert!(json.contains("not provided: <ARTEFACT>; tip: give the artefact before"), "{json}");
+    fs_err::write(dir.path().join("clip.wav"), "no bundle").unwrap();
+    for (path, expected) in [
+        ("a.mlpackage", "3 error: there is no a.mlpackage"),
+        ("clip.wav", "3 error: clip.wav is no bundle that can be run, expected an .mlpackage or an .aimodel"),
+        (".", "3 error: . is no bundle that can be run, expected an .mlpackage or an .aimodel"),
+    ] {
+        assert_eq!(told(&["gate", path, "--golden", "clip.safetensors"]), expected);
+        assert_eq!(told(&["run", path, "--inputs", "i", "--outputs", "o"]), expected);
+    }
+}
