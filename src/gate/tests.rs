@@ -132,7 +132,14 @@ fn clip(frames: usize) -> Golden {
 }
 
 fn options<'a>(precision: Precision) -> Options<'a> {
-    Options { limits: Limits::of(precision), repeats: 2, words: None, transcripts: None, truth: None }
+    Options {
+        limits: Limits::of(precision),
+        repeats: 2,
+        rows: Some(WORDS),
+        words: None,
+        transcripts: None,
+        truth: None,
+    }
 }
 
 fn gated(fault: Fault, frames: &[usize], precision: Precision) -> Report {
@@ -496,6 +503,37 @@ fn a_clip_of_one_token_has_no_second_half() {
     }
 }
 
+/// Nothing is judged where every margin is below the limit, and that is no pass.
+#[test]
+fn labels_and_blanks_that_are_all_near_ties() {
+    let limits = Limits { margin: 100.0, ..Limits::of(Precision::Fp32) };
+    let report = read_by(Fault::Blank(3), &[spoken(150, LENGTH)], &Options { limits, ..options(Precision::Fp32) });
+    insta::assert_snapshot!(told(&report).lines().take(3).collect::<Vec<_>>().join("\n"), @"");
+    assert_eq!(report.checks[2].lines.len(), 1, "the flip is listed all the same");
+    // A label behind the clip may be anything.
+    let mut golden = spoken(4, LENGTH);
+    let labels = golden.tensors["top1_index"].values().clone();
+    let Values::I32(mut labels) = labels else { panic!() };
+    labels[4] = WORDS as i32;
+    golden.tensors.insert("top1_index".into(), integers(&[1, LENGTH], labels));
+    assert_eq!(failed(&read_by(Fault::None, &[golden], &options(Precision::Fp32))), [""; 0]);
+}
+
+/// Where the artefact is wrong at every token of the half, the arm cannot make it worse.
+#[test]
+fn an_arm_on_a_half_that_is_wrong_anyway() {
+    let mut golden = spoken(4, LENGTH);
+    edit(&mut golden, "blank_logit", |v| v[2..4].fill(9.0));
+    let arm = |fault| {
+        let report = read_by(fault, std::slice::from_ref(&golden), &options(Precision::Fp32));
+        report.clips[0]["red_arm"]["outcome"].clone()
+    };
+    assert_eq!((arm(Fault::None), arm(Fault::Fixed)), ("unclear".into(), "held".into()));
+    edit(&mut golden, "blank_logit", |v| v[2] = -9.0);
+    let report = read_by(Fault::None, &[golden], &options(Precision::Fp32));
+    assert_eq!(report.clips[0]["red_arm"]["outcome"], "broke", "one token is right without the arm");
+}
+
 fn words() -> Vec<String> {
     (0..WORDS).map(|i| format!("w{i}")).collect()
 }
@@ -570,6 +608,13 @@ fn goldens_that_break_the_readers_contract() {
     insta::assert_snapshot!(refused(&|g| drop(g.tensors.remove("top1_index"))), @"there is no tensor top1_index");
     insta::assert_snapshot!(refused(&|g| drop(g.tensors.insert("top1_index".into(), tensor(&[1, 8], vec![0.0; 8])))), @"top1_index is f32[1,8], expected integers");
     insta::assert_snapshot!(refused(&|g| drop(g.tensors.insert("margin".into(), tensor(&[1, 7], vec![0.0; 7])))), @"margin is f32[1,7], expected [1, 8]");
+    let label = |g: &mut Golden, at: usize, label: i32| {
+        let mut labels = vec![0; 8];
+        labels[at] = label;
+        g.tensors.insert("top1_index".into(), integers(&[1, 8], labels));
+    };
+    insta::assert_snapshot!(refused(&|g| label(g, 3, 50)), @"");
+    insta::assert_snapshot!(refused(&|g| label(g, 2, -1)), @"");
     insta::assert_snapshot!(refused(&|g| edit(g, "margin", |v| v[4] = -0.5)), @"margin is -0.5 at 4, expected the best word's logit less the second's, 0 or more");
     insta::assert_snapshot!(refused(&|g| edit(g, "margin", |v| v[4] = f32::NAN)), @"margin has a value that is not finite at element 4");
     insta::assert_snapshot!(refused(&|g| edit(g, "blank_logit", |v| v[0] = f32::INFINITY)), @"blank_logit has a value that is not finite at element 0");

@@ -161,7 +161,7 @@ fn goldens_that_are_refused() {
     let plain = Golden { source: None, ..Golden::of(198) }.write(&dir.path().join("plain.safetensors"));
     let (code, out, _) = run(dir.path(), &["gate", &artefact, "--golden", &plain]);
     assert_eq!(code, 0);
-    assert!(out.contains("1 of 1 goldens do not tell their source_sha256"), "{out}");
+    assert!(out.contains("no source_sha256 in 1 of 1 golden"), "{out}");
     let (code, _, err) = run(dir.path(), &["gate", &artefact, "--golden", &plain, &plain]);
     assert_eq!(code, 3);
     assert!(err.contains("both called plain"), "{err}");
@@ -186,7 +186,7 @@ fn the_record_is_of_the_bytes_that_are_judged() {
     fs_err::remove_file(dir.path().join(&record)).unwrap();
     let (code, out, err) = gate();
     assert_eq!(code, 0, "{err}");
-    assert!(out.contains("the artefact has no record beside it") && out.contains("fp32, by its features"), "{out}");
+    assert!(out.contains("the artefact has no record beside it") && out.contains("fp32, by its metadata"), "{out}");
 }
 
 #[test]
