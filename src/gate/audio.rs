@@ -141,7 +141,7 @@ mod tests {
     fn clips_that_are_heard_right() {
         let clips = [heard("a", "one two", "one", 1), heard("b", "", "", 0)];
         insta::assert_snapshot!(told(&judged(&clips, Some("a\tone two\nb\t"), Some("a\tone too\nb\t"))), @"
-        audio transcripts passed: 2 of 2 are the reference's (100.0 %)
+        audio transcripts passed: 2 of 2 are the reference's (100.0 %), 2 words
         audio wer passed: 50.00 % of 2 words, the reference 50.00 %, +0.00 points
         audio red arm second half passed: broke 1 of 1 clips it applies to, least a: 2 words, 1 with the arm, 1 in the second half
         ");
@@ -158,7 +158,7 @@ mod tests {
         (silent.text, silent.unread) = (None, Some("soft_tokens is not finite at token 3".into()));
         let clips = [heard("a", "one", "one", 0), silent];
         insta::assert_snapshot!(told(&judged(&clips, Some("a\tone two\nb\tthree"), Some("a\tone two\nb\tthree"))), @r#"
-        audio transcripts FAILED: 0 of 2 are the reference's (0.0 %)
+        audio transcripts FAILED: 0 of 2 are the reference's (0.0 %), 3 words
           a: "one", the reference "one two"
           b: no words, soft_tokens is not finite at token 3
         audio wer FAILED: 66.67 % of 3 words, the reference 0.00 %, +66.67 points

@@ -411,9 +411,9 @@ fn read_by(fault: Fault, goldens: &[Golden], options: &Options<'_>) -> Report {
 fn a_whole_reader_passes() {
     let goldens = [spoken(150, LENGTH), spoken(1, LENGTH)];
     insta::assert_snapshot!(told(&read_by(Fault::None, &goldens, &options(Precision::Fp32))), @"
-    labels passed: equal wherever the margin is above 0.001; widest flip 0.0000
+    labels passed: equal at all 150 of 151 labels whose margin is above 0.001; widest flip 0.0000
     flips passed: 0 of 151 labels (0.00 %, limit 1 %, here 1); top1_logit apart by 0.000e0
-    blanks passed: equal wherever blank and word are more than 0.001 apart; 0 flips
+    blanks passed: equal at all 151 of 151 tokens whose blank and word are more than 0.001 apart; 0 flips
     finite passed: every output at every valid token
     repeats passed: 2 runs of each clip gave the same bits
     red arm second half passed: broke 1 of 1 clips it applies to, least t150: 75 of 75 tokens read otherwise, 75 unlike the reference, without the arm 0
@@ -435,9 +435,9 @@ fn each_fault_of_a_reader_fails_its_check() {
     // Nothing that goes in changes what comes out: only the arm sees it.
     assert_eq!(failed(&of(Fault::Fixed)), ["red arm second half"]);
     insta::assert_snapshot!(told(&of(Fault::Flip(2))), @"
-    labels FAILED: 1 differ with a margin above 0.001, such as t150 token 2: 33, the reference 16, margin 1.0000 []
+    labels FAILED: not equal at 1 of 149 whose margin is above 0.001, of 150 labels, such as t150 token 2: 33, the reference 16, margin 1.0000 []
     flips passed: 1 of 150 labels (0.67 %, limit 1 %, here 1); top1_logit apart by 0.000e0
-    blanks passed: equal wherever blank and word are more than 0.001 apart; 0 flips
+    blanks passed: equal at all 150 of 150 tokens whose blank and word are more than 0.001 apart; 0 flips
     finite passed: every output at every valid token
     repeats passed: 2 runs of each clip gave the same bits
     red arm second half passed: broke 1 of 1 clips it applies to, least t150: 75 of 75 tokens read otherwise, 75 unlike the reference, without the arm 0
@@ -445,9 +445,9 @@ fn each_fault_of_a_reader_fails_its_check() {
     wer not run: needs what was truly said, by --wer
     ");
     insta::assert_snapshot!(told(&of(Fault::Fixed)), @r#"
-    labels passed: equal wherever the margin is above 0.001; widest flip 0.0000
+    labels passed: equal at all 149 of 150 labels whose margin is above 0.001; widest flip 0.0000
     flips passed: 0 of 150 labels (0.00 %, limit 1 %, here 1); top1_logit apart by 0.000e0
-    blanks passed: equal wherever blank and word are more than 0.001 apart; 0 flips
+    blanks passed: equal at all 150 of 150 tokens whose blank and word are more than 0.001 apart; 0 flips
     finite passed: every output at every valid token
     repeats passed: 2 runs of each clip gave the same bits
     red arm second half FAILED: did not break 1 of 1 clips it applies to, such as t150 ["t150: 0 of 75 tokens read otherwise, 0 unlike the reference, without the arm 0"]
@@ -508,7 +508,11 @@ fn a_clip_of_one_token_has_no_second_half() {
 fn labels_and_blanks_that_are_all_near_ties() {
     let limits = Limits { margin: 100.0, ..Limits::of(Precision::Fp32) };
     let report = read_by(Fault::Blank(3), &[spoken(150, LENGTH)], &Options { limits, ..options(Precision::Fp32) });
-    insta::assert_snapshot!(told(&report).lines().take(3).collect::<Vec<_>>().join("\n"), @"");
+    insta::assert_snapshot!(told(&report).lines().take(3).collect::<Vec<_>>().join("\n"), @"
+    labels not run: none of 150 labels has a margin above 100
+    flips passed: 0 of 150 labels (0.00 %, limit 1 %, here 1); top1_logit apart by 0.000e0
+    blanks not run: at none of 150 tokens are blank and word more than 100 apart
+    ");
     assert_eq!(report.checks[2].lines.len(), 1, "the flip is listed all the same");
     // A label behind the clip may be anything.
     let mut golden = spoken(4, LENGTH);
@@ -557,7 +561,7 @@ fn transcripts_and_word_errors_of_a_reader() {
         told(&read_by(Fault::None, &goldens, options)).lines().skip(6).collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(last_two(&judged(Some(&words), Some(&lines), Some(&lines))), @"
-    transcripts passed: 1 of 1 are the reference's (100.0 %)
+    transcripts passed: 1 of 1 are the reference's (100.0 %), 4 words
     wer passed: 0.00 % of 4 words, the reference 0.00 %, +0.00 points
     ");
     insta::assert_snapshot!(last_two(&judged(None, Some(&lines), None)), @"
@@ -613,8 +617,8 @@ fn goldens_that_break_the_readers_contract() {
         labels[at] = label;
         g.tensors.insert("top1_index".into(), integers(&[1, 8], labels));
     };
-    insta::assert_snapshot!(refused(&|g| label(g, 3, 50)), @"");
-    insta::assert_snapshot!(refused(&|g| label(g, 2, -1)), @"");
+    insta::assert_snapshot!(refused(&|g| label(g, 3, 50)), @"top1_index is 50 at 3, and the reader's table has 50 rows");
+    insta::assert_snapshot!(refused(&|g| label(g, 2, -1)), @"top1_index is -1 at 2, and the reader's table has 50 rows");
     insta::assert_snapshot!(refused(&|g| edit(g, "margin", |v| v[4] = -0.5)), @"margin is -0.5 at 4, expected the best word's logit less the second's, 0 or more");
     insta::assert_snapshot!(refused(&|g| edit(g, "margin", |v| v[4] = f32::NAN)), @"margin has a value that is not finite at element 4");
     insta::assert_snapshot!(refused(&|g| edit(g, "blank_logit", |v| v[0] = f32::INFINITY)), @"blank_logit has a value that is not finite at element 0");

@@ -248,9 +248,12 @@ mod tests {
         };
         assert_eq!([0, 1].map(|n| with(n).verdict), [Verdict::Pass, Verdict::Pass]);
         assert_eq!(with(2).verdict, Verdict::Fail);
-        insta::assert_snapshot!(with(2).says, @"18 of 20 are the reference's (90.0 %)");
+        insta::assert_snapshot!(with(2).says, @"18 of 20 are the reference's (90.0 %), 40 words");
         assert_eq!(transcripts_check(&clips(&[None]), &limits).verdict, Verdict::Fail);
-        insta::assert_snapshot!(transcripts_check(&clips(&[Some("a b"), Some("a"), None]), &limits).lines.join("\n"), @"");
+        insta::assert_snapshot!(transcripts_check(&clips(&[Some("a b"), Some("a"), None]), &limits).lines.join("\n"), @r#"
+        clip1: "a", the reference "a b"
+        clip2: no words, token 3 is not finite
+        "#);
     }
 
     #[test]
