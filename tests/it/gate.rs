@@ -225,7 +225,16 @@ fn an_artefact_that_is_not_given_or_is_none() {
         let (code, out, err) = run(dir.path(), args);
         format!("{code} {}", format!("{out}{err}").trim_end())
     };
-    insta::assert_snapshot!(told(&["gate", "--golden", "clip.safetensors", "a.mlpackage"]), @"");
+    insta::assert_snapshot!(told(&["gate", "--golden", "clip.safetensors", "a.mlpackage"]), @"
+    2 error: the following required arguments were not provided:
+      <ARTEFACT>
+
+      tip: give the artefact before --golden and --audio, which take every path after them
+
+    Usage: eg2-convert gate <ARTEFACT> [--golden <FILE|DIR>...] [--audio <FILE|DIR>...] [OPTIONS]
+
+    For more information, try '--help'.
+    ");
     let json = told(&["gate", "--golden", "clip.safetensors", "a.mlpackage", "--json"]);
     assert!(json.contains("not provided: <ARTEFACT>; tip: give the artefact before"), "{json}");
     fs_err::write(dir.path().join("clip.wav"), "no bundle").unwrap();
