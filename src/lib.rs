@@ -15,6 +15,7 @@ pub mod digest;
 pub mod dsp;
 pub mod files;
 pub mod json;
+mod plural;
 pub mod tensor;
 
 pub mod checkpoint;

@@ -61,6 +61,8 @@ pub enum CheckpointError {
     Absent { index: String, shard: String, tensor: String },
     #[error("tensor {tensor} is in both {first} and {second}")]
     Twice { tensor: String, first: String, second: String },
+    #[error("{file} is given for both the weights and the table, expected a file of each")]
+    Same { file: String },
     #[error("{file} has no tensor {tensor}; it has {}{}", .names.join(", "), and_more(*.more))]
     NotSole { file: String, tensor: String, names: Vec<String>, more: usize },
 }

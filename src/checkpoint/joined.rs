@@ -26,6 +26,9 @@ impl Joined {
     /// `table` lacks that tensor, or `weights` has one called `name`.
     pub fn new(weights: Checkpoint, table: Checkpoint, stored: &str, name: &str) -> Result<Joined, CheckpointError> {
         if weights.names().binary_search(&name).is_ok() {
+            if weights.files() == table.files() {
+                return Err(CheckpointError::Same { file: table.place(stored) });
+            }
             let (first, second) = (weights.place(name), table.place(stored));
             return Err(CheckpointError::Twice { tensor: name.into(), first, second });
         }
@@ -126,6 +129,7 @@ mod tests {
     #[test]
     fn a_name_in_both_is_refused() {
         insta::assert_snapshot!(Joined::new(open("nested.pt"), open("float16.npy"), "tensor", "model.0.bias").unwrap_err(), @"tensor model.0.bias is in both nested.pt and float16.npy");
+        insta::assert_snapshot!(Joined::new(open("float16.npy"), open("float16.npy"), "tensor", "tensor").unwrap_err(), @"float16.npy is given for both the weights and the table, expected a file of each");
         // Also where it holds a dtype that is not read.
         insta::assert_snapshot!(Joined::new(open("float8.pt"), open("float16.npy"), "tensor", "weight").unwrap_err(), @"tensor weight is in both float8.pt and float16.npy");
         insta::assert_snapshot!(Joined::new(open("nested.pt"), open("float16.npy"), "rows", "table").unwrap_err(), @"float16.npy has no tensor rows; it has tensor");

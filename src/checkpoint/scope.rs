@@ -2,6 +2,7 @@
 //! the model forgot is an error.
 
 use super::synthetic::{self, Synthetic};
+use crate::plural::counted;
 use crate::tensor::{DType, Fact, Shape, SourceError, WeightSource};
 use serde::Serialize;
 use std::cell::RefCell;
@@ -15,7 +16,11 @@ pub enum ScopeError {
     Missing { tensor: String, place: String, expected: Shape, near: Vec<String> },
     #[error("tensor {tensor} in {place} is {found}, expected f64, f32, f16 or bf16 of shape {expected}")]
     Misfit { tensor: String, place: String, found: String, expected: Shape },
-    #[error("{} tensors of the model in {} were not read: {}", .names.len(), .places.join(", "), .names.join(", "))]
+    #[error(
+        "{} of the model in {} {} not read: {}",
+        counted(.names.len(), "tensor"), .places.join(", "), if .names.len() == 1 { "was" } else { "were" },
+        .names.join(", ")
+    )]
     Unread { names: Vec<String>, places: Vec<String> },
     #[error(transparent)]
     Source(#[from] SourceError),

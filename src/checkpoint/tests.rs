@@ -205,7 +205,7 @@ fn the_ledger_knows_what_nobody_read() {
     assert_eq!(scope.scalar("a").unwrap().value, 0.0);
     insta::assert_snapshot!(scope.tensor("b", &[1]).unwrap_err(), @"tensor model.t.b in model.safetensors is i64[1], expected f64, f32, f16 or bf16 of shape [1]");
     insta::assert_snapshot!(scope.tensor("c", &[1]).unwrap_err(), @"tensor model.t.c is not in model.safetensors, expected f64, f32, f16 or bf16 of shape [1]; it has model.t.a, model.t.b");
-    insta::assert_snapshot!(ledger.finish(&["model.t."]).unwrap_err(), @"1 tensors of the model in model.safetensors were not read: model.t.b");
+    insta::assert_snapshot!(ledger.finish(&["model.t."]).unwrap_err(), @"1 tensor of the model in model.safetensors was not read: model.t.b");
     assert_eq!(ledger.finish(&["model.t.a"]).unwrap(), Consumption { read: 1, parameters: 1, ignored: 2 });
 }
 

@@ -7,6 +7,7 @@ use super::{Checks, Common, Report};
 use crate::dsp::{SAMPLE_RATE, WavFacts};
 use crate::models::gemma_audio::Bucket;
 use crate::pipeline::{FeaturesError, FeaturesOptions, features};
+use crate::plural::counted;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -76,7 +77,7 @@ pub(super) fn notes(audio: &WavFacts) {
 }
 
 fn told(audio: &WavFacts) -> String {
-    let channels = if audio.channels == 1 { "1 channel".into() } else { format!("{} channels", audio.channels) };
+    let channels = counted(audio.channels.into(), "channel");
     format!("{:.2} s, {} Hz, {channels}, {}", audio.seconds, audio.sample_rate, audio.format)
 }
 

@@ -8,6 +8,7 @@ use super::{Checks, Common, Report};
 use crate::gate::{Check, GateError, LimitOverrides, Verdict};
 use crate::pipeline::{GateFailure, GateOptions, Gated, RunError, gate};
 use crate::toolchain::Interrupt;
+use clap::error::{ContextKind, ContextValue};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -17,12 +18,15 @@ const LINES: usize = 12;
 
 /// Judge an encoder or a reader by goldens: numbers, labels, transcripts, and red arms that must break them
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  eg2-convert gate out/eg2_encoder_fp16_T3000.mlpackage --golden clips/\n  \
+#[command(
+    override_usage = "eg2-convert gate <ARTEFACT> [--golden <FILE|DIR>...] [--audio <FILE|DIR>...] [OPTIONS]",
+    after_help = "Examples:\n  eg2-convert gate out/eg2_encoder_fp16_T3000.mlpackage --golden clips/\n  \
                         eg2-convert gate out/eg2_encoder_fp16_T3000.mlpackage --golden clips/ \\\n    \
                         --reader out/eg2_reader_v2_fp16_T750.mlpackage --words words.txt \\\n    \
                         --transcripts reference.tsv --wer said.tsv\n\n\
                         A golden is a safetensors file of one clip: the inputs by name and the reference's outputs. \
-                        Where its header has source_sha256, that must be a file the artefact was made of.")]
+                        Where its header has source_sha256, that must be a file the artefact was made of."
+)]
 pub struct Opts {
     /// The .mlpackage or .aimodel
     artefact: PathBuf,
@@ -81,6 +85,18 @@ struct LimitOpts {
     /// How much the word error rate may be above the reference's [default: 0.1]
     #[arg(long, value_name = "POINTS", allow_negative_numbers = true)]
     wer_points: Option<f64>,
+}
+
+/// What to say to whoever gave no artefact, or gave it behind an option that took it for one of its files.
+const ARTEFACT_FIRST: &str = "give the artefact before --golden and --audio, which take every path after them";
+
+/// The same usage error, with a hint where the artefact is missing from a call of this command.
+pub fn hinted(mut error: clap::Error) -> clap::Error {
+    let lacks = |kind: ContextKind, part: &str| error.get(kind).is_some_and(|value| value.to_string().contains(part));
+    if lacks(ContextKind::InvalidArg, "<ARTEFACT>") && lacks(ContextKind::Usage, "eg2-convert gate") {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![ARTEFACT_FIRST.into()]));
+    }
+    error
 }
 
 /// Gates the artefact and tells each check.

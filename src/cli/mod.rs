@@ -108,7 +108,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
             let _ = error.print();
             return Exit::Done;
         }
-        Err(error) => return usage(&error, wants_json),
+        Err(error) => return usage(&gate::hinted(error), wants_json),
     };
     log_to_stderr(&cli.common);
     let result = match cli.command {
@@ -155,10 +155,12 @@ fn report_failure(failure: &Failure, json: bool) -> Exit {
 
 fn usage(error: &clap::Error, json: bool) -> Exit {
     if json {
-        // The first paragraph; usage and hints come after it.
+        // What is wrong and the hints; the usage and where help is come after them.
         let message = error.to_string();
-        let lines: Vec<&str> = message.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-        let message = lines.join(" ").trim_start_matches("error: ").to_string();
+        let told = |line: &&str| !["Usage:", "For more"].iter().any(|start| line.starts_with(start));
+        let lines = message.lines().map(str::trim).take_while(told).filter(|line| !line.is_empty());
+        let lines: Vec<&str> = lines.collect();
+        let message = lines.join(" ").replace(" tip: ", "; tip: ").trim_start_matches("error: ").to_string();
         return report_failure(&Failure::usage(message), true);
     }
     let _ = error.print();

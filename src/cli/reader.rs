@@ -18,14 +18,15 @@ const DEFAULT_CONFIG: &str = "reader_config.json";
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  eg2-convert reader --config reader_config.json\n  eg2-convert reader --config reader_config.json \
-                  --tokens 250 --precision fp32\n  eg2-convert reader --weights reader.pt --table table.npy --words words.txt"
+                  --tokens 250 --precision fp32\n  eg2-convert reader --config reader_config.json \
+                  --weights reader.pt --table table.npy --words words.txt\n  eg2-convert reader --synthetic"
 )]
 pub struct Opts {
     /// Sizes, guesses and tensor names of the reader, and the files it is made of [default: reader_config.json]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Static length in soft tokens of 40 ms
-    #[arg(long, value_name = "TOKENS", default_value_t = 750)]
+    /// Static length in soft tokens of 40 ms, 1 to 4096
+    #[arg(long, value_name = "TOKENS", default_value_t = 750, value_parser = one_length)]
     tokens: usize,
     /// Numbers the graph stores, computes and exchanges. fp16w32 stores fp16 and computes and exchanges fp32. Only fp16
     /// is for the Neural Engine
@@ -58,6 +59,27 @@ enum PrecisionArg {
     Fp16W32,
 }
 
+/// No config is named, and none is where one is looked for.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no reader config found. Looked at:\n  --config: not given\n  ./{DEFAULT_CONFIG}: absent\nName one with --config, or try \
+     the job on seeded weights with --synthetic"
+)]
+struct NoConfig;
+
+/// A number of tokens. Several, as an encoder takes buckets, are told of in words of their own.
+fn one_length(text: &str) -> Result<usize, String> {
+    if text.contains(',') {
+        return Err("a reader takes one length".into());
+    }
+    text.parse().map_err(|e: std::num::ParseIntError| e.to_string())
+}
+
+/// The config that is named, or the default one where it is there.
+fn config_or_default(named: Option<PathBuf>) -> Result<PathBuf, NoConfig> {
+    named.or_else(|| Some(PathBuf::from(DEFAULT_CONFIG)).filter(|path| path.exists())).ok_or(NoConfig)
+}
+
 /// Runs the job and tells what it made.
 pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
     let tokens = Tokens::new(opts.tokens).map_err(|e| Failure::new(Exit::Usage, &e))?;
@@ -68,7 +90,7 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
     let origin = match synthetic {
         Some(seed) => ReaderOrigin::Synthetic { seed, config },
         None => {
-            let config = config.unwrap_or_else(|| DEFAULT_CONFIG.into());
+            let config = config_or_default(config).map_err(|e| Failure::new(Exit::BadInput, &e))?;
             ReaderOrigin::Files { config, weights, table, words }
         }
     };

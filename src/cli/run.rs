@@ -89,6 +89,7 @@ pub(super) const fn exit_of(error: &RunError) -> Exit {
         | RunError::Input { .. }
         | RunError::Host { .. }
         | RunError::NotANumber { .. }
+        | RunError::Absent { .. }
         | RunError::NotRunnable { .. }
         | RunError::AiModel(_)
         | RunError::Hash { .. }

@@ -6,6 +6,7 @@
 use super::red_arm::{self, Arm, Outcome};
 use super::transcripts::{self, Read, Transcripts, TranscriptsError};
 use super::{Check, Limits, Options};
+use crate::plural::counted;
 use serde::Serialize;
 use serde_json::json;
 
@@ -62,12 +63,12 @@ fn task_checks(heard: &[Heard], options: &Options<'_>) -> Result<[Check; 2], Tra
     let read = |h: &Heard| {
         let truth = options.truth.map(|truth| truth.of(&h.clip, "--wer").map(str::to_string)).transpose()?;
         let reference = lines.of(&h.clip, "--transcripts")?.to_string();
-        Ok(Read { clip: h.clip.clone(), found: h.text.clone(), reference, truth })
+        let why = || h.unread.clone().unwrap_or_else(|| "nothing was read".into());
+        Ok(Read { clip: h.clip.clone(), found: h.text.clone().ok_or_else(why), reference, truth })
     };
     let clips = heard.iter().map(read).collect::<Result<Vec<Read>, TranscriptsError>>()?;
-    let told = |check: Check| check.with_lines(unlike(&clips, heard));
     Ok([
-        told(Check { name: "audio transcripts", ..transcripts::transcripts_check(&clips, &options.limits) }),
+        Check { name: "audio transcripts", ..transcripts::transcripts_check(&clips, &options.limits) },
         wer(&clips, options.truth, &options.limits),
     ])
 }
@@ -79,16 +80,6 @@ fn wer(clips: &[Read], truth: Option<&Transcripts>, limits: &Limits) -> Check {
     }
 }
 
-/// A line for each clip that is not read as the reference does.
-fn unlike(clips: &[Read], heard: &[Heard]) -> Vec<String> {
-    let line = |(read, heard): (&Read, &Heard)| match (&read.found, &heard.unread) {
-        (Some(found), _) if *found == read.reference => None,
-        (Some(found), _) => Some(format!("{}: {found:?}, the reference {:?}", read.clip, read.reference)),
-        (None, why) => Some(format!("{}: no words, {}", read.clip, why.as_deref().unwrap_or("nothing was read"))),
-    };
-    clips.iter().zip(heard).filter_map(line).collect()
-}
-
 /// The arm broke a clip that is read otherwise with it. One without a word in its second half has nothing to lose there.
 fn arm(heard: &Heard) -> Arm {
     let Some(text) = heard.text.as_ref().filter(|_| heard.late_words > 0) else {
@@ -98,7 +89,7 @@ fn arm(heard: &Heard) -> Arm {
     let words = |text: Option<&String>| text.map_or(0, |text| text.split_whitespace().count());
     let (green, red) = (words(Some(text)), words(heard.halved.as_ref()));
     let figures = json!({ "words": green, "words_with": red, "late_words": heard.late_words });
-    let says = format!("{green} words, {red} with the arm, {} in the second half", heard.late_words);
+    let says = format!("{}, {red} with the arm, {} in the second half", counted(green, "word"), heard.late_words);
     Arm { name: ARM, outcome, figures, says, strength: heard.late_words as f64 }
 }
 
@@ -126,6 +117,7 @@ mod tests {
         let options = Options {
             limits: Limits::of(Precision::Fp16),
             repeats: 1,
+            rows: None,
             words: None,
             transcripts: transcripts.as_ref(),
             truth: truth.as_ref(),
@@ -149,7 +141,7 @@ mod tests {
     fn clips_that_are_heard_right() {
         let clips = [heard("a", "one two", "one", 1), heard("b", "", "", 0)];
         insta::assert_snapshot!(told(&judged(&clips, Some("a\tone two\nb\t"), Some("a\tone too\nb\t"))), @"
-        audio transcripts passed: 2 of 2 are the reference's (100.0 %)
+        audio transcripts passed: 2 of 2 are the reference's (100.0 %), 2 words
         audio wer passed: 50.00 % of 2 words, the reference 50.00 %, +0.00 points
         audio red arm second half passed: broke 1 of 1 clips it applies to, least a: 2 words, 1 with the arm, 1 in the second half
         ");
@@ -166,7 +158,7 @@ mod tests {
         (silent.text, silent.unread) = (None, Some("soft_tokens is not finite at token 3".into()));
         let clips = [heard("a", "one", "one", 0), silent];
         insta::assert_snapshot!(told(&judged(&clips, Some("a\tone two\nb\tthree"), Some("a\tone two\nb\tthree"))), @r#"
-        audio transcripts FAILED: 0 of 2 are the reference's (0.0 %)
+        audio transcripts FAILED: 0 of 2 are the reference's (0.0 %), 3 words
           a: "one", the reference "one two"
           b: no words, soft_tokens is not finite at token 3
         audio wer FAILED: 66.67 % of 3 words, the reference 0.00 %, +66.67 points

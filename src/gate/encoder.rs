@@ -10,6 +10,7 @@ use super::red_arm::{self, Arm, Token};
 use super::transcripts::{self, Read};
 use super::{Case, Check, GateError, Golden, GoldenError, Limits, Options, Report, Tensors};
 use crate::eval::{Comparison, HostTensor, Values, compare};
+use crate::plural::counted;
 use serde::Serialize;
 use serde_json::json;
 use std::error::Error;
@@ -267,8 +268,9 @@ fn cosine_check(found: &[Found], limits: &Limits) -> Check {
     });
     let bound = limits.cosine_min.map_or_else(|| "not judged".into(), |limit| format!("limit {limit}"));
     let says = format!(
-        "mean {least_mean:.7} in the worst clip (limit {}), min {least:.7} at {place} ({bound}), {tokens} tokens",
-        limits.cosine_mean
+        "mean {least_mean:.7} in the worst clip (limit {}), min {least:.7} at {place} ({bound}), {}",
+        limits.cosine_mean,
+        counted(tokens, "token")
     );
     let figures = json!({
         "tokens": tokens, "least_mean": least_mean, "min": least, "min_at": place, "max_abs": max_abs, "failed": bad,

@@ -19,6 +19,8 @@ pub enum GoldenError {
     Margin { index: usize, value: f32 },
     #[error("{tensor} is {value} at {index}, expected ones and then zeros")]
     Mask { tensor: &'static str, index: usize, value: f32 },
+    #[error("top1_index is {label} at {index}, and the reader's table has {rows} rows")]
+    Label { index: usize, label: i32, rows: usize },
     #[error("no token is valid")]
     Empty,
     #[error(

@@ -80,6 +80,8 @@ pub struct Options<'a> {
     pub limits: Limits,
     /// Runs of each clip that must agree bit for bit.
     pub repeats: usize,
+    /// Rows of the table of the reader that is judged, where it tells.
+    pub rows: Option<usize>,
     /// The reader's words.
     pub words: Option<&'a dyn Vocabulary>,
     /// The reference's transcripts.

@@ -132,7 +132,14 @@ fn clip(frames: usize) -> Golden {
 }
 
 fn options<'a>(precision: Precision) -> Options<'a> {
-    Options { limits: Limits::of(precision), repeats: 2, words: None, transcripts: None, truth: None }
+    Options {
+        limits: Limits::of(precision),
+        repeats: 2,
+        rows: Some(WORDS),
+        words: None,
+        transcripts: None,
+        truth: None,
+    }
 }
 
 fn gated(fault: Fault, frames: &[usize], precision: Precision) -> Report {
@@ -404,9 +411,9 @@ fn read_by(fault: Fault, goldens: &[Golden], options: &Options<'_>) -> Report {
 fn a_whole_reader_passes() {
     let goldens = [spoken(150, LENGTH), spoken(1, LENGTH)];
     insta::assert_snapshot!(told(&read_by(Fault::None, &goldens, &options(Precision::Fp32))), @"
-    labels passed: equal wherever the margin is above 0.001; widest flip 0.0000
+    labels passed: equal at all 150 of 151 labels whose margin is above 0.001; widest flip 0.0000
     flips passed: 0 of 151 labels (0.00 %, limit 1 %, here 1); top1_logit apart by 0.000e0
-    blanks passed: equal wherever blank and word are more than 0.001 apart; 0 flips
+    blanks passed: equal at all 151 of 151 tokens whose blank and word are more than 0.001 apart; 0 flips
     finite passed: every output at every valid token
     repeats passed: 2 runs of each clip gave the same bits
     red arm second half passed: broke 1 of 1 clips it applies to, least t150: 75 of 75 tokens read otherwise, 75 unlike the reference, without the arm 0
@@ -428,9 +435,9 @@ fn each_fault_of_a_reader_fails_its_check() {
     // Nothing that goes in changes what comes out: only the arm sees it.
     assert_eq!(failed(&of(Fault::Fixed)), ["red arm second half"]);
     insta::assert_snapshot!(told(&of(Fault::Flip(2))), @"
-    labels FAILED: 1 differ with a margin above 0.001, such as t150 token 2: 33, the reference 16, margin 1.0000 []
+    labels FAILED: not equal at 1 of 149 whose margin is above 0.001, of 150 labels, such as t150 token 2: 33, the reference 16, margin 1.0000 []
     flips passed: 1 of 150 labels (0.67 %, limit 1 %, here 1); top1_logit apart by 0.000e0
-    blanks passed: equal wherever blank and word are more than 0.001 apart; 0 flips
+    blanks passed: equal at all 150 of 150 tokens whose blank and word are more than 0.001 apart; 0 flips
     finite passed: every output at every valid token
     repeats passed: 2 runs of each clip gave the same bits
     red arm second half passed: broke 1 of 1 clips it applies to, least t150: 75 of 75 tokens read otherwise, 75 unlike the reference, without the arm 0
@@ -438,9 +445,9 @@ fn each_fault_of_a_reader_fails_its_check() {
     wer not run: needs what was truly said, by --wer
     ");
     insta::assert_snapshot!(told(&of(Fault::Fixed)), @r#"
-    labels passed: equal wherever the margin is above 0.001; widest flip 0.0000
+    labels passed: equal at all 149 of 150 labels whose margin is above 0.001; widest flip 0.0000
     flips passed: 0 of 150 labels (0.00 %, limit 1 %, here 1); top1_logit apart by 0.000e0
-    blanks passed: equal wherever blank and word are more than 0.001 apart; 0 flips
+    blanks passed: equal at all 150 of 150 tokens whose blank and word are more than 0.001 apart; 0 flips
     finite passed: every output at every valid token
     repeats passed: 2 runs of each clip gave the same bits
     red arm second half FAILED: did not break 1 of 1 clips it applies to, such as t150 ["t150: 0 of 75 tokens read otherwise, 0 unlike the reference, without the arm 0"]
@@ -496,6 +503,41 @@ fn a_clip_of_one_token_has_no_second_half() {
     }
 }
 
+/// Nothing is judged where every margin is below the limit, and that is no pass.
+#[test]
+fn labels_and_blanks_that_are_all_near_ties() {
+    let limits = Limits { margin: 100.0, ..Limits::of(Precision::Fp32) };
+    let report = read_by(Fault::Blank(3), &[spoken(150, LENGTH)], &Options { limits, ..options(Precision::Fp32) });
+    insta::assert_snapshot!(told(&report).lines().take(3).collect::<Vec<_>>().join("\n"), @"
+    labels not run: none of 150 labels has a margin above 100
+    flips passed: 0 of 150 labels (0.00 %, limit 1 %, here 1); top1_logit apart by 0.000e0
+    blanks not run: at none of 150 tokens are blank and word more than 100 apart
+    ");
+    assert_eq!(report.checks[2].lines.len(), 1, "the flip is listed all the same");
+    // A label behind the clip may be anything.
+    let mut golden = spoken(4, LENGTH);
+    let labels = golden.tensors["top1_index"].values().clone();
+    let Values::I32(mut labels) = labels else { panic!() };
+    labels[4] = WORDS as i32;
+    golden.tensors.insert("top1_index".into(), integers(&[1, LENGTH], labels));
+    assert_eq!(failed(&read_by(Fault::None, &[golden], &options(Precision::Fp32))), [""; 0]);
+}
+
+/// Where the artefact is wrong at every token of the half, the arm cannot make it worse.
+#[test]
+fn an_arm_on_a_half_that_is_wrong_anyway() {
+    let mut golden = spoken(4, LENGTH);
+    edit(&mut golden, "blank_logit", |v| v[2..4].fill(9.0));
+    let arm = |fault| {
+        let report = read_by(fault, std::slice::from_ref(&golden), &options(Precision::Fp32));
+        report.clips[0]["red_arm"]["outcome"].clone()
+    };
+    assert_eq!((arm(Fault::None), arm(Fault::Fixed)), ("unclear".into(), "held".into()));
+    edit(&mut golden, "blank_logit", |v| v[2] = -9.0);
+    let report = read_by(Fault::None, &[golden], &options(Precision::Fp32));
+    assert_eq!(report.clips[0]["red_arm"]["outcome"], "broke", "one token is right without the arm");
+}
+
 fn words() -> Vec<String> {
     (0..WORDS).map(|i| format!("w{i}")).collect()
 }
@@ -519,7 +561,7 @@ fn transcripts_and_word_errors_of_a_reader() {
         told(&read_by(Fault::None, &goldens, options)).lines().skip(6).collect::<Vec<_>>().join("\n")
     };
     insta::assert_snapshot!(last_two(&judged(Some(&words), Some(&lines), Some(&lines))), @"
-    transcripts passed: 1 of 1 are the reference's (100.0 %)
+    transcripts passed: 1 of 1 are the reference's (100.0 %), 4 words
     wer passed: 0.00 % of 4 words, the reference 0.00 %, +0.00 points
     ");
     insta::assert_snapshot!(last_two(&judged(None, Some(&lines), None)), @"
@@ -570,6 +612,13 @@ fn goldens_that_break_the_readers_contract() {
     insta::assert_snapshot!(refused(&|g| drop(g.tensors.remove("top1_index"))), @"there is no tensor top1_index");
     insta::assert_snapshot!(refused(&|g| drop(g.tensors.insert("top1_index".into(), tensor(&[1, 8], vec![0.0; 8])))), @"top1_index is f32[1,8], expected integers");
     insta::assert_snapshot!(refused(&|g| drop(g.tensors.insert("margin".into(), tensor(&[1, 7], vec![0.0; 7])))), @"margin is f32[1,7], expected [1, 8]");
+    let label = |g: &mut Golden, at: usize, label: i32| {
+        let mut labels = vec![0; 8];
+        labels[at] = label;
+        g.tensors.insert("top1_index".into(), integers(&[1, 8], labels));
+    };
+    insta::assert_snapshot!(refused(&|g| label(g, 3, 50)), @"top1_index is 50 at 3, and the reader's table has 50 rows");
+    insta::assert_snapshot!(refused(&|g| label(g, 2, -1)), @"top1_index is -1 at 2, and the reader's table has 50 rows");
     insta::assert_snapshot!(refused(&|g| edit(g, "margin", |v| v[4] = -0.5)), @"margin is -0.5 at 4, expected the best word's logit less the second's, 0 or more");
     insta::assert_snapshot!(refused(&|g| edit(g, "margin", |v| v[4] = f32::NAN)), @"margin has a value that is not finite at element 4");
     insta::assert_snapshot!(refused(&|g| edit(g, "blank_logit", |v| v[0] = f32::INFINITY)), @"blank_logit has a value that is not finite at element 0");

@@ -3,6 +3,7 @@
 use super::{Check, Limits, Options};
 use crate::eval::{WordErrors, word_errors};
 use crate::models::reader::{HostRuleError, Reading, Words, spans, text};
+use crate::plural::counted;
 use serde_json::json;
 use std::collections::BTreeMap;
 
@@ -123,28 +124,57 @@ pub fn read(reading: &Reading<'_>, words: &dyn Vocabulary) -> Result<String, Hos
 pub struct Read {
     /// The clip.
     pub clip: String,
-    /// The artefact's transcript; none where its outputs make no words.
-    pub found: Option<String>,
+    /// The artefact's transcript, or why its outputs make no words.
+    pub found: Result<String, String>,
     /// The reference's.
     pub reference: String,
     /// What was truly said.
     pub truth: Option<String>,
 }
 
-/// Whether enough transcripts are the reference's.
-pub fn transcripts_check(clips: &[Read], limits: &Limits) -> Check {
-    let unlike: Vec<&Read> = clips.iter().filter(|c| c.found.as_ref() != Some(&c.reference)).collect();
-    let equal = clips.len() - unlike.len();
-    let percent = 100.0 * equal as f64 / clips.len().max(1) as f64;
-    let says = format!("{equal} of {} are the reference's ({percent:.1} %)", clips.len());
-    let listed: Vec<_> =
-        unlike.iter().map(|c| json!({ "clip": c.clip, "found": c.found, "reference": c.reference })).collect();
-    let figures = json!({ "clips": clips.len(), "equal": equal, "percent": percent, "unlike": listed });
-    Check::run("transcripts", percent >= limits.transcripts_percent, says, figures)
+impl Read {
+    fn is_unlike(&self) -> bool {
+        self.found.as_ref() != Ok(&self.reference)
+    }
+
+    /// A line for people of a clip that is not read as the reference does.
+    fn unlike(&self) -> String {
+        match &self.found {
+            Ok(found) => format!("{}: {found:?}, the reference {:?}", self.clip, self.reference),
+            Err(why) => format!("{}: no words, {why}", self.clip),
+        }
+    }
 }
 
-/// Whether the word error rate is not above the reference's by more than allowed.
+fn words_of(text: &str) -> usize {
+    text.split_whitespace().count()
+}
+
+/// Whether enough transcripts are the reference's; those that are not are listed. Clips in which nobody reads a word show
+/// nothing.
+pub fn transcripts_check(clips: &[Read], limits: &Limits) -> Check {
+    const NAME: &str = "transcripts";
+    let words: usize = clips.iter().map(|c| words_of(&c.reference)).sum();
+    let silent = |c: &Read| c.found.as_ref().is_ok_and(|found| words_of(found) == 0);
+    if words == 0 && clips.iter().all(silent) {
+        return Check::not_run(NAME, "no clip has a word in it");
+    }
+    let unlike: Vec<&Read> = clips.iter().filter(|c| c.is_unlike()).collect();
+    let equal = clips.len() - unlike.len();
+    let percent = 100.0 * equal as f64 / clips.len().max(1) as f64;
+    let says = format!("{equal} of {} are the reference's ({percent:.1} %), {}", clips.len(), counted(words, "word"));
+    let listed: Vec<_> = unlike
+        .iter()
+        .map(|c| json!({ "clip": c.clip, "found": c.found.as_ref().ok(), "reference": c.reference }))
+        .collect();
+    let figures = json!({ "clips": clips.len(), "words": words, "equal": equal, "percent": percent, "unlike": listed });
+    let lines = unlike.iter().map(|c| c.unlike()).collect();
+    Check::run(NAME, percent >= limits.transcripts_percent, says, figures).with_lines(lines)
+}
+
+/// Whether the word error rate is not above the reference's by more than allowed. Of no word there is no rate.
 pub fn wer_check(clips: &[Read], limits: &Limits) -> Check {
+    const NAME: &str = "wer";
     let errors = |text: &dyn Fn(&Read) -> String| -> WordErrors {
         let of = |c: &Read| {
             let (found, truth) = (text(c), c.truth.clone().unwrap_or_default());
@@ -153,17 +183,20 @@ pub fn wer_check(clips: &[Read], limits: &Limits) -> Check {
         clips.iter().map(of).sum()
     };
     let found = errors(&|c| c.found.clone().unwrap_or_default());
+    if found.reference == 0 {
+        return Check::not_run(NAME, "no word was truly said in any clip");
+    }
     let reference = errors(&|c| c.reference.clone());
     let points = 100.0 * (found.rate() - reference.rate());
     let says = format!(
-        "{:.2} % of {} words, the reference {:.2} %, {points:+.2} points",
+        "{:.2} % of {}, the reference {:.2} %, {points:+.2} points",
         100.0 * found.rate(),
-        found.reference,
+        counted(found.reference, "word"),
         100.0 * reference.rate(),
     );
     let figures = json!({ "found": found, "reference": reference, "points": points });
     // As many errors more as are allowed pass, whatever the last bit of a rate is.
-    Check::run("wer", points <= limits.wer_points + 1e-9, says, figures)
+    Check::run(NAME, points <= limits.wer_points + 1e-9, says, figures)
 }
 
 #[cfg(test)]
@@ -199,7 +232,7 @@ mod tests {
     fn clips(found: &[Option<&str>]) -> Vec<Read> {
         let read = |(at, found): (usize, &Option<&str>)| Read {
             clip: format!("clip{at}"),
-            found: found.map(str::to_string),
+            found: found.map(str::to_string).ok_or_else(|| "token 3 is not finite".into()),
             reference: "a b".into(),
             truth: Some("a b c d e".into()),
         };
@@ -215,8 +248,34 @@ mod tests {
         };
         assert_eq!([0, 1].map(|n| with(n).verdict), [Verdict::Pass, Verdict::Pass]);
         assert_eq!(with(2).verdict, Verdict::Fail);
-        insta::assert_snapshot!(with(2).says, @"18 of 20 are the reference's (90.0 %)");
+        insta::assert_snapshot!(with(2).says, @"18 of 20 are the reference's (90.0 %), 40 words");
         assert_eq!(transcripts_check(&clips(&[None]), &limits).verdict, Verdict::Fail);
+        insta::assert_snapshot!(transcripts_check(&clips(&[Some("a b"), Some("a"), None]), &limits).lines.join("\n"), @r#"
+        clip1: "a", the reference "a b"
+        clip2: no words, token 3 is not finite
+        "#);
+    }
+
+    #[test]
+    fn clips_without_a_word_show_nothing() {
+        let limits = Limits::of(Precision::Fp16);
+        let quiet = |found: Option<&str>| {
+            let silence = |read: Read| Read { reference: String::new(), truth: Some(String::new()), ..read };
+            clips(&[Some(""), found]).into_iter().map(silence).collect::<Vec<Read>>()
+        };
+        assert_eq!(
+            transcripts_check(&quiet(Some("")), &limits),
+            Check::not_run("transcripts", "no clip has a word in it")
+        );
+        assert_eq!(transcripts_check(&[], &limits).verdict, transcripts_check(&quiet(Some("")), &limits).verdict);
+        // A word that is heard in silence is wrong, and so is what cannot be read.
+        for found in [Some("a"), None] {
+            assert_eq!(transcripts_check(&quiet(found), &limits).verdict, Verdict::Fail, "{found:?}");
+        }
+        assert_eq!(wer_check(&quiet(Some("a")), &limits), Check::not_run("wer", "no word was truly said in any clip"));
+        let mut said = quiet(Some(""));
+        said[0].truth = Some("a".into());
+        assert_eq!(wer_check(&said, &limits).verdict, Verdict::Pass, "the reference misses it too");
     }
 
     #[test]
@@ -230,7 +289,7 @@ mod tests {
         long[0].truth = Some("w ".repeat(1000));
         long[0].reference = "w ".repeat(1000);
         for (right, verdict) in [(1000, Verdict::Pass), (999, Verdict::Pass), (998, Verdict::Fail)] {
-            long[0].found = Some("w ".repeat(right));
+            long[0].found = Ok("w ".repeat(right));
             assert_eq!(wer_check(&long, &limits).verdict, verdict, "{right}");
         }
         assert_eq!(wer_check(&clips(&[None]), &limits).verdict, Verdict::Fail, "no words is all of them missing");

@@ -65,7 +65,7 @@ fn recordings_through_both_artefacts() {
     repeats not_run: no golden is given, by --golden
     red arm half_mask not_run: no golden is given, by --golden
     red arm padding not_run: no golden is given, by --golden
-    audio transcripts pass: 1 of 1 are the reference's (100.0 %)
+    audio transcripts pass: 1 of 1 are the reference's (100.0 %), 46 words
     audio wer pass: 0.00 % of 46 words, the reference 0.00 %, +0.00 points
     audio red arm second half pass: broke 1 of 1 clips it applies to, least spoken: 46 words, 14 with the arm, 21 in the second half
     ");
@@ -73,7 +73,7 @@ fn recordings_through_both_artefacts() {
     let (code, told, json) = gated(dir.path(), &[&of_encoder[..], &["wrong.tsv", "--wer", "wrong.tsv"]].concat());
     assert_eq!((code, &json["passed"]), (4, &Value::Bool(false)));
     insta::assert_snapshot!(told.lines().filter(|l| l.starts_with("audio")).collect::<Vec<_>>().join("\n"), @"
-    audio transcripts fail: 0 of 1 are the reference's (0.0 %)
+    audio transcripts fail: 0 of 1 are the reference's (0.0 %), 47 words
     audio wer fail: 2.13 % of 47 words, the reference 0.00 %, +2.13 points
     audio red arm second half pass: broke 1 of 1 clips it applies to, least spoken: 46 words, 14 with the arm, 21 in the second half
     ");

@@ -133,8 +133,7 @@ fn words_that_do_not_fit_the_bundle() {
     6 error: runtime reference does not run m.aimodel; expected an .mlpackage
     6 error: runtime coreai does not run m.mlpackage; expected an .aimodel
     2 error: m.aimodel has no function T200; it has ["main"]
-    3 error: could not read nowhere.aimodel
-      caused by: No such file or directory (os error 2)
+    3 error: there is no nowhere.aimodel
     "#);
     assert_eq!(listed(dir.path()), ["in", "m.aimodel", "m.mlpackage", "out"]);
 }

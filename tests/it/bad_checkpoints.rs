@@ -85,7 +85,7 @@ fn a_tensor_too_few_too_many_or_of_another_kind() {
         let copy = t.get(MATRIX).clone();
         t.0.insert(format!("{LAYER}.adapter.weight"), copy);
     });
-    insta::assert_snapshot!(extra, @"error: 1 tensors of the model in model.safetensors were not read: audio_tower.layers.1.adapter.weight");
+    insta::assert_snapshot!(extra, @"error: 1 tensor of the model in model.safetensors was not read: audio_tower.layers.1.adapter.weight");
     accepted(|t| {
         let copy = t.get(MATRIX).clone();
         t.0.insert("vision_tower.adapter.weight".into(), copy);

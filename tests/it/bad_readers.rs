@@ -199,8 +199,13 @@ fn code_in_a_pickle_is_named_and_never_run() {
 
 #[test]
 fn lengths_and_names_that_do_not_fit() {
-    for more in [&["--tokens", "0"][..], &["--tokens", "4097"], &["--release-name", "../v2"], &["--precision", "int8"]]
-    {
+    for more in [
+        &["--tokens", "0"][..],
+        &["--tokens", "4097"],
+        &["--release-name", "../v2"],
+        &["--precision", "int8"],
+        &["--tokens", "250,750"],
+    ] {
         let dir = tempfile::tempdir().unwrap();
         Reader::of_fixture().write(dir.path());
         let output = command(dir.path()).arg("reader").args(more).output().unwrap();

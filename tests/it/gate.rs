@@ -161,7 +161,7 @@ fn goldens_that_are_refused() {
     let plain = Golden { source: None, ..Golden::of(198) }.write(&dir.path().join("plain.safetensors"));
     let (code, out, _) = run(dir.path(), &["gate", &artefact, "--golden", &plain]);
     assert_eq!(code, 0);
-    assert!(out.contains("1 of 1 goldens do not tell their source_sha256"), "{out}");
+    assert!(out.contains("no source_sha256 in 1 of 1 golden"), "{out}");
     let (code, _, err) = run(dir.path(), &["gate", &artefact, "--golden", &plain, &plain]);
     assert_eq!(code, 3);
     assert!(err.contains("both called plain"), "{err}");
@@ -186,7 +186,7 @@ fn the_record_is_of_the_bytes_that_are_judged() {
     fs_err::remove_file(dir.path().join(&record)).unwrap();
     let (code, out, err) = gate();
     assert_eq!(code, 0, "{err}");
-    assert!(out.contains("the artefact has no record beside it") && out.contains("fp32, by its features"), "{out}");
+    assert!(out.contains("the artefact has no record beside it") && out.contains("fp32, by its metadata"), "{out}");
 }
 
 #[test]
@@ -215,4 +215,35 @@ fn apples_runtime_is_gated_alike() {
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!(output.status.code(), Some(0), "{out}{err}");
     assert!(out.contains("coreai") && out.contains("broke 1 of 1"), "{out}");
+}
+
+/// `--golden` takes all that follows, so that a shell may expand its files; what is forgotten then is said.
+#[test]
+fn an_artefact_that_is_not_given_or_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = |args: &[&str]| {
+        let (code, out, err) = run(dir.path(), args);
+        format!("{code} {}", format!("{out}{err}").trim_end())
+    };
+    insta::assert_snapshot!(told(&["gate", "--golden", "clip.safetensors", "a.mlpackage"]), @"
+    2 error: the following required arguments were not provided:
+      <ARTEFACT>
+
+      tip: give the artefact before --golden and --audio, which take every path after them
+
+    Usage: eg2-convert gate <ARTEFACT> [--golden <FILE|DIR>...] [--audio <FILE|DIR>...] [OPTIONS]
+
+    For more information, try '--help'.
+    ");
+    let json = told(&["gate", "--golden", "clip.safetensors", "a.mlpackage", "--json"]);
+    assert!(json.contains("not provided: <ARTEFACT>; tip: give the artefact before"), "{json}");
+    fs_err::write(dir.path().join("clip.wav"), "no bundle").unwrap();
+    for (path, expected) in [
+        ("a.mlpackage", "3 error: there is no a.mlpackage"),
+        ("clip.wav", "3 error: clip.wav is no bundle that can be run, expected an .mlpackage or an .aimodel"),
+        (".", "3 error: . is no bundle that can be run, expected an .mlpackage or an .aimodel"),
+    ] {
+        assert_eq!(told(&["gate", path, "--golden", "clip.safetensors"]), expected);
+        assert_eq!(told(&["run", path, "--inputs", "i", "--outputs", "o"]), expected);
+    }
 }

@@ -113,7 +113,7 @@ pub struct Gated {
     pub runtime: &'static str,
     /// The numbers whose limits were taken.
     pub precision: Precision,
-    /// `record` or `features`: who told the precision.
+    /// `record`, `metadata` or `features`: who told the precision.
     pub precision_from: &'static str,
     /// Inputs that were of another dtype than declared.
     pub casts: Vec<InputCast>,
@@ -163,7 +163,7 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
     let digest_root = Tree::of(&options.artefact)?.root();
     let record = StoredRecord::beside(&options.artefact, digest_root)?;
     let source = source::check(record.as_ref(), &goldens)?;
-    let (precision, precision_from) = precision(record.as_ref(), &functions, model);
+    let (precision, precision_from) = precision(record.as_ref(), &artefact, &functions, model);
     let limits = Limits::of(precision);
     let limits = record.as_ref().and_then(StoredRecord::scale).map_or(limits, |scale| limits.at_scale(scale));
     let limits = limits.with(&options.limits)?;
@@ -182,6 +182,7 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
     let judged = Options {
         limits,
         repeats: options.repeats,
+        rows: rows(&artefact).filter(|_| model == Model::Reader),
         words: texts.words.as_ref().map(|words| words as &dyn gate::Vocabulary),
         transcripts: texts.transcripts.as_ref(),
         truth: texts.truth.as_ref(),
@@ -228,11 +229,19 @@ fn running<'a>(artefact: &'a Artefact, interrupt: &'a Interrupt) -> Result<Vec<R
     Ok(functions.into_iter().map(|callable| Running { callable, interrupt }).collect())
 }
 
-/// Precision by the record, else by the dtype of what goes in: fp16w32 and int8 then pass for fp32, which is stricter.
-fn precision(record: Option<&StoredRecord>, functions: &[Running<'_>], model: Model) -> (Precision, &'static str) {
-    let named = record.and_then(|record| record.options["precision"].as_str());
-    if let Some(precision) = Precision::ALL.into_iter().find(|p| Some(p.name()) == named) {
-        return (precision, "record");
+/// Precision by the record, else by what the bundle says of itself, else by the dtype of what goes in: fp16w32 and int8
+/// then pass for fp32, which is stricter.
+fn precision(
+    record: Option<&StoredRecord>,
+    artefact: &Artefact,
+    functions: &[Running<'_>],
+    model: Model,
+) -> (Precision, &'static str) {
+    let recorded = record.and_then(|record| record.options["precision"].as_str().map(str::to_string));
+    for (named, by) in [(recorded, "record"), (artefact.metadata("precision"), "metadata")] {
+        if let Some(precision) = Precision::ALL.into_iter().find(|p| Some(p.name()) == named.as_deref()) {
+            return (precision, by);
+        }
     }
     let half = |f: &Running<'_>| f.input(model.length_input()).is_some_and(|i| i.dtype == crate::tensor::DType::F16);
     (if functions.iter().any(half) { Precision::Fp16 } else { Precision::Fp32 }, "features")
@@ -350,8 +359,12 @@ fn words(
         Model::Reader => Some(artefact),
         Model::Encoder => other.map(|other| &other.artefact),
     };
-    let rows = reader.and_then(|reader| reader.metadata("words")?.parse().ok());
-    options.words.as_deref().map(|path| Words::read(path, rows)).transpose()
+    options.words.as_deref().map(|path| Words::read(path, reader.and_then(rows))).transpose()
+}
+
+/// Rows of a reader's table, by what it says of itself.
+fn rows(reader: &Artefact) -> Option<usize> {
+    reader.metadata("words")?.parse().ok()
 }
 
 impl Texts {

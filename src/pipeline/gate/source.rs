@@ -3,6 +3,7 @@
 use super::golden::GoldenFile;
 use crate::digest::Digest;
 use crate::gate::Check;
+use crate::plural::counted;
 use crate::provenance::{StoredFile, StoredRecord};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -61,10 +62,10 @@ pub fn check(record: Option<&StoredRecord>, goldens: &[GoldenFile]) -> Result<Ch
     }
     let silent = goldens.iter().filter(|file| file.sources.is_empty()).count();
     if silent > 0 {
-        let reason = format!("{silent} of {} goldens do not tell their source_sha256", goldens.len());
+        let reason = format!("no source_sha256 in {silent} of {}", counted(goldens.len(), "golden"));
         return Ok(Check::not_run(NAME, reason));
     }
-    let says = format!("all {} goldens are of the weights in the record", goldens.len());
+    let says = format!("{}, of the weights in the record", counted(goldens.len(), "golden"));
     Ok(Check::run(NAME, true, says, json!({ "goldens": goldens.len() })))
 }
 

@@ -19,6 +19,7 @@ use crate::models::blocks::AuthorError;
 use crate::models::reader::WordsError;
 use crate::models::section::ConfigError;
 use crate::passes::{Precision, PrecisionError, PrecisionReport, SplitError, precision};
+use crate::plural::counted;
 use crate::provenance::{Artefact, Check, NotRun, RECORD_VERSION, Record, SourceRecord, Tool, needs_a_device};
 use crate::tensor::WeightSource;
 use crate::validate::{self, Checked, Violation};
@@ -45,7 +46,7 @@ pub enum PipelineError {
     Split(#[from] SplitError),
     #[error("a split after {after} layers leaves one half without any: the model has {layers}, expected 1 to {}", layers.saturating_sub(1))]
     SplitRange { after: usize, layers: usize },
-    #[error("the graph breaks {} rules of its target: {}", .0.len(), list(.0))]
+    #[error("the graph breaks {} of its target: {}", counted(.0.len(), "rule"), list(.0))]
     Invalid(Vec<Violation>),
     #[error(transparent)]
     Mil(#[from] MilError),

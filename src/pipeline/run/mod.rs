@@ -13,6 +13,7 @@ use crate::emit::coreai::BridgeError;
 use crate::emit::mil::read::ReadError;
 use crate::eval::{EvalError, HostError, HostTensor, Options, Report};
 use crate::files::Replacement;
+use crate::plural::counted;
 use crate::tensor::{Fact, SourceError, WeightSource};
 use crate::toolchain::Interrupt;
 use crate::validate::Violation;
@@ -27,7 +28,7 @@ use std::path::{Path, PathBuf};
 pub enum RunError {
     #[error(transparent)]
     Package(#[from] ReadError),
-    #[error("{} breaks {} rules: {}", path.display(), found.len(), found.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("{} breaks {}: {}", path.display(), counted(found.len(), "rule"), found.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid { path: PathBuf, found: Vec<Violation> },
     #[error("the inputs cannot be used")]
     Inputs(#[from] CheckpointError),
@@ -39,6 +40,8 @@ pub enum RunError {
     NotANumber { name: String, path: PathBuf, index: usize },
     #[error(transparent)]
     Eval(#[from] EvalError),
+    #[error("there is no {}", path.display())]
+    Absent { path: PathBuf },
     #[error("{} is no bundle that can be run, expected an .mlpackage or an .aimodel", path.display())]
     NotRunnable { path: PathBuf },
     #[error("runtime {runtime} does not run {}; expected {}", path.display(), runtime.runs())]

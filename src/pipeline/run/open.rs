@@ -101,14 +101,15 @@ impl Artefact {
 /// The runtime of the bundle at `path`: what its format has, which is the one `asked` for, if any.
 ///
 /// # Errors
-/// The bundle is compiled, or the runtime asked for is another.
+/// There is nothing, no bundle or a compiled one, or the runtime asked for is another.
 pub fn runtime_of(path: &Path, asked: Option<Runtime>) -> Result<Runtime, RunError> {
-    let own = match Format::of(path) {
+    if path.try_exists().is_ok_and(|there| !there) {
+        return Err(RunError::Absent { path: path.into() });
+    }
+    let own = match Format::of(path).filter(|_| path.is_dir()) {
         Some(Format::MlPackage) => Runtime::Reference,
         Some(Format::AiModel) => Runtime::CoreAi,
-        Some(Format::MlModelC | Format::AiModelC) => return Err(RunError::NotRunnable { path: path.into() }),
-        // What is no bundle at all is best told by the reader of the runtime that was asked for.
-        None => asked.unwrap_or(Runtime::Reference),
+        Some(Format::MlModelC | Format::AiModelC) | None => return Err(RunError::NotRunnable { path: path.into() }),
     };
     match asked {
         Some(runtime) if runtime != own => Err(RunError::Runtime { runtime, path: path.into() }),
