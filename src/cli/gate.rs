@@ -6,6 +6,7 @@ use super::table::Table;
 use super::transcribe::exit_of as exit_of_transcription;
 use super::{Checks, Common, Report};
 use crate::gate::{Check, GateError, LimitOverrides, Verdict};
+use crate::models::windows::OVERLAP;
 use crate::pipeline::{GateFailure, GateOptions, Gated, RunError, gate};
 use crate::toolchain::Interrupt;
 use clap::error::{ContextKind, ContextValue};
@@ -16,16 +17,21 @@ use std::time::Instant;
 /// Most lines of a check that are shown.
 const LINES: usize = 12;
 
-/// Judge an encoder or a reader by goldens: numbers, labels, transcripts, and red arms that must break them
+/// Judge an encoder or a reader by goldens and recordings: numbers, labels, transcripts, and red arms that must break them
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "eg2-convert gate <ARTEFACT> [--golden <FILE|DIR>...] [--audio <FILE|DIR>...] [OPTIONS]",
     after_help = "Examples:\n  eg2-convert gate out/eg2_encoder_fp16_T3000.mlpackage --golden clips/\n  \
                         eg2-convert gate out/eg2_encoder_fp16_T3000.mlpackage --golden clips/ \\\n    \
                         --reader out/eg2_reader_v2_fp16_T750.mlpackage --words words.txt \\\n    \
-                        --transcripts reference.tsv --wer said.tsv\n\n\
-                        A golden is a safetensors file of one clip: the inputs by name and the reference's outputs. \
-                        Where its header has source_sha256, that must be a file the artefact was made of."
+                        --transcripts reference.tsv --wer said.tsv\n  \
+                        eg2-convert gate out/eg2_reader_v2_fp16_T750.mlpackage --encoder \
+                        out/eg2_encoder_fp16_T3000.mlpackage \\\n    --audio recordings/ --words words.txt \
+                        --transcripts reference.tsv\n\n\
+                        A golden is a safetensors file of one clip. For an encoder: features, half_mask and the \
+                        reference's soft_tokens. For a reader: soft_tokens, token_mask and the reference's top1_index, \
+                        top1_logit, blank_logit, and margin where it is known. Where its header has source_sha256, that \
+                        must be a weights file of the artefact's record."
 )]
 pub struct Opts {
     /// The .mlpackage or .aimodel
@@ -54,6 +60,9 @@ pub struct Opts {
     /// A recording, WAV, or a folder of them, for --transcripts and --wer; may be given more than once
     #[arg(long, value_name = "FILE|DIR", num_args = 1..)]
     audio: Vec<PathBuf>,
+    /// Soft tokens of 40 ms that a window of a recording shares with the one before
+    #[arg(long, value_name = "TOKENS", default_value_t = OVERLAP)]
+    overlap: usize,
     /// Runs of each clip that must agree bit for bit
     #[arg(long, value_name = "RUNS", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
@@ -112,6 +121,7 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
         reader: opts.reader,
         encoder: opts.encoder,
         audio: opts.audio,
+        overlap: opts.overlap,
         repeats: opts.repeats as usize,
         limits: LimitOverrides {
             cosine_mean,
@@ -169,32 +179,39 @@ const fn exit_of_gate(error: &GateError<RunError>) -> Exit {
 }
 
 fn report(gated: &Gated, seconds: f64) -> Report {
-    let Gated { artefact, digest_root, runtime, precision, precision_from, casts, report } = gated;
+    let Gated { artefact, digest_root, other, runtime, precision, precision_from, casts, report } = gated;
     let mut table = Table::default();
     table
         .row("artefact", artefact)
         .row("model", format!("{} in {}, by its {precision_from}", report.model, precision.name()))
         .row("digest root", digest_root)
-        .row("runtime", runtime)
-        .row("clips", report.clips.len());
+        .row("runtime", runtime);
+    if let Some(other) = other {
+        table.row("together with", format!("{}, digest root {}", other.artefact, other.digest_root));
+    }
+    table.row("clips", report.clips.len());
     for check in &report.checks {
         rows(check, &mut table);
     }
     let (passed, left_out) = (report.passed(), report.left_out());
-    let verdict = match (passed, left_out) {
-        (false, _) => "FAILED",
-        (true, true) => "passed, but for what was not run",
-        (true, false) => "passed",
+    let nothing = !report.checks.iter().any(|check| check.verdict == Verdict::Pass);
+    let (verdict, told) = match (passed, left_out) {
+        (false, _) => ("fail", "FAILED"),
+        (true, true) if nothing => ("not_run", "not run: nothing was checked"),
+        (true, true) => ("pass", "passed, but for what was not run"),
+        (true, false) => ("pass", "passed"),
     };
-    table.row("verdict", verdict).row("seconds", format!("{seconds:.1}"));
+    table.row("verdict", told).row("seconds", format!("{seconds:.1}"));
     let json = json!({
         "artefact": artefact,
         "digest_root": digest_root,
+        "other": other,
         "runtime": runtime,
         "precision": precision,
         "precision_from": precision_from,
         "casts": casts,
-        "passed": passed,
+        "verdict": verdict,
+        "passed": passed && !nothing,
         "report": report,
         "seconds": seconds,
     });

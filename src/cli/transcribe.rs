@@ -34,9 +34,10 @@ pub struct Opts {
     /// Soft tokens of 40 ms that a window shares with the one before
     #[arg(long, value_name = "TOKENS", default_value_t = OVERLAP)]
     overlap: usize,
-    /// Frames of 10 ms in a window, where the encoder is a checkpoint; an artefact has its own
-    #[arg(long, value_name = "FRAMES", default_value_t = 3000)]
-    bucket: usize,
+    /// Frames of 10 ms in a window, where the encoder is a checkpoint; a reader_config.json is read in windows of as many
+    /// tokens, 750 at most [default: 3000]
+    #[arg(long, value_name = "FRAMES")]
+    bucket: Option<usize>,
     /// Write the joined soft tokens to a safetensors file, soft_tokens [1, N, D]
     #[arg(long, value_name = "FILE")]
     soft_tokens: Option<PathBuf>,
@@ -54,7 +55,7 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
         words: opts.words,
         overlap: opts.overlap,
         soft_tokens: opts.soft_tokens,
-        bucket: Bucket::evaluated(opts.bucket).map_err(|e| Failure::new(Exit::Usage, &e))?,
+        bucket: opts.bucket.map(Bucket::evaluated).transpose().map_err(|e| Failure::new(Exit::Usage, &e))?,
     };
     let bar = Bar::interruptible(common).map_err(|e| Failure::new(Exit::Bug, &e))?;
     let found = transcribe(&options, bar.interrupt(), &bar).map_err(|e| Failure::new(exit_of(&e), &e))?;
@@ -71,9 +72,6 @@ fn notes(found: &Transcript) {
             "{} samples are fewer than the 161 of a first feature frame: there is nothing to read",
             found.audio.samples
         );
-    }
-    if found.reader.identity.words_of_record == Some(false) {
-        tracing::warn!("the words are not the list that {} was made with, by its record", found.reader.identity.name);
     }
     tracing::info!(
         "{:.1} s for {:.1} s of sound: real-time factor {:.3}",
@@ -102,6 +100,7 @@ pub(super) const fn exit_of(error: &TranscribeError) -> Exit {
         | TranscribeError::Widths { .. }
         | TranscribeError::NoReader { .. }
         | TranscribeError::Words(_)
+        | TranscribeError::OtherWords { .. }
         | TranscribeError::Window { .. }
         | TranscribeError::Values { .. }
         | TranscribeError::NotFinite { .. }
@@ -113,7 +112,8 @@ pub(super) const fn exit_of(error: &TranscribeError) -> Exit {
         | TranscribeError::Model { .. }
         | TranscribeError::NoWords { .. }
         | TranscribeError::Tokens(_)
-        | TranscribeError::Overlap(_) => Exit::Usage,
+        | TranscribeError::Bucket { .. }
+        | TranscribeError::Overlap { .. } => Exit::Usage,
         TranscribeError::Unknown(_) => Exit::Unsupported,
         TranscribeError::Interrupted => Exit::Interrupted,
     }

@@ -36,6 +36,9 @@ pub struct BadBucket(pub usize);
 pub struct BadEvaluated(pub usize);
 
 impl Bucket {
+    /// The bucket that is shipped: 30 s.
+    pub const SHIPPED: Bucket = Bucket(3000);
+
     /// A bucket of that many frames.
     ///
     /// # Errors

@@ -5,7 +5,6 @@ use super::{GateFailure, GateOptions, Texts};
 use crate::dsp::Features;
 use crate::gate::{self, Check, Heard, Options, audio, unheard};
 use crate::models::reader::Words;
-use crate::models::windows::OVERLAP;
 use crate::pipeline::run::Callable;
 use crate::pipeline::transcribe::{Encoder, Labels, Pair, Reader, Reads, TranscribeError, read_words};
 use crate::pipeline::{Progress, Unit};
@@ -15,7 +14,7 @@ use std::path::Path;
 /// An artefact of the pair: its path, and its functions to be called by the pair alone.
 pub type Half<'a> = (&'a Path, Vec<Callable<'a>>);
 
-/// The checks of the recordings that the user gave; none where there is none. `encoder` and `reader` are both there, or
+/// The checks of the recordings that the user gave, and what was heard in each; none where there is none. `encoder` and `reader` are both there, or
 /// what is absent is told.
 ///
 /// # Errors
@@ -26,28 +25,36 @@ pub fn checks(
     texts: &Texts,
     [encoder, reader]: [Option<Half<'_>>; 2],
     interrupt: &Interrupt,
-) -> Result<Vec<Check>, GateFailure> {
+) -> Result<(Vec<Check>, Vec<Heard>), GateFailure> {
     if options.audio.is_empty() {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Vec::new()));
     }
     let clips = by_name(&options.audio, "wav")?;
+    // A recording that is not there or is none is told before any is heard.
+    for path in clips.values() {
+        Features::open(path).map_err(TranscribeError::from)?;
+    }
     gate::cover(clips.keys().map(String::as_str), judged)
         .map_err(|source| GateFailure::Gate(gate::GateError::Transcripts(source)))?;
     let (encoder, reader, words) = match (encoder, reader, &texts.words) {
         (Some(encoder), Some(reader), Some(words)) => (encoder, reader, words),
-        (None, _, _) => return Ok(unheard("needs an encoder, by --encoder")),
-        (_, None, _) => return Ok(unheard("needs a reader, by --reader")),
-        (_, _, None) => return Ok(unheard("needs the reader's words, by --words")),
+        (None, _, _) => return Ok((unheard("needs an encoder, by --encoder"), Vec::new())),
+        (_, None, _) => return Ok((unheard("needs a reader, by --reader"), Vec::new())),
+        (_, _, None) => return Ok((unheard("needs the reader's words, by --words"), Vec::new())),
     };
     let paths = [encoder.0, reader.0];
-    let mut pair =
-        Pair { encoder: Encoder::of(encoder.0, encoder.1)?, reader: Reader::of(reader.0, reader.1)?, overlap: OVERLAP };
+    let mut pair = Pair {
+        encoder: Encoder::of(encoder.0, encoder.1)?,
+        reader: Reader::of(reader.0, reader.1)?,
+        overlap: options.overlap,
+    };
     pair.hold(paths)?;
     let mut heard = Vec::new();
     for (clip, path) in clips {
         heard.push(hear(&mut pair, clip, &path, words, reader.0, interrupt)?);
     }
-    audio(&heard, judged).map_err(|source| GateFailure::Gate(gate::GateError::Transcripts(source)))
+    let checks = audio(&heard, judged).map_err(|source| GateFailure::Gate(gate::GateError::Transcripts(source)))?;
+    Ok((checks, heard))
 }
 
 /// Hears a clip, and reads it again with the second half of its soft tokens zeroed.
@@ -79,7 +86,8 @@ fn hear(
     soft.iter_mut().skip(half * width).for_each(|v| *v = 0.0);
     let halved = match &read {
         Ok(_) => {
-            let mut reads = Reads::new(&mut pair.reader, tokens, pair.overlap).map_err(TranscribeError::from)?;
+            let mut reads = Reads::new(&mut pair.reader, tokens, pair.overlap)
+                .map_err(|source| TranscribeError::Overlap { path: reader.into(), source })?;
             reads.push(&soft)?;
             text(&reads.labels()).ok().map(|(text, _)| text)
         }

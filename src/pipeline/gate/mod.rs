@@ -28,6 +28,7 @@ use crate::tensor::Fact;
 use crate::toolchain::Interrupt;
 use golden::GoldenFile;
 use serde::Serialize;
+use serde_json::json;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -52,6 +53,8 @@ pub struct GateOptions {
     pub encoder: Option<PathBuf>,
     /// WAV files, and folders of such.
     pub audio: Vec<PathBuf>,
+    /// Tokens that windows of recordings share.
+    pub overlap: usize,
     /// Runs of each clip that must agree.
     pub repeats: usize,
     /// Limits in the place of defaults.
@@ -109,6 +112,8 @@ pub struct Gated {
     pub artefact: String,
     /// Digest of the bytes that were judged.
     pub digest_root: Digest,
+    /// The reader of an encoder, or the encoder of a reader, that was given.
+    pub other: Option<OtherArtefact>,
     /// `reference` or `coreai`.
     pub runtime: &'static str,
     /// The numbers whose limits were taken.
@@ -119,6 +124,15 @@ pub struct Gated {
     pub casts: Vec<InputCast>,
     /// The checks.
     pub report: Report,
+}
+
+/// The other artefact of a pair, which is not judged.
+#[derive(Clone, Debug, Serialize)]
+pub struct OtherArtefact {
+    /// Folder name.
+    pub artefact: String,
+    /// Digest of its bytes.
+    pub digest_root: Digest,
 }
 
 /// A function as the gate runs it.
@@ -198,10 +212,13 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         (Model::Encoder, reader) => [own, reader],
         (Model::Reader, encoder) => [encoder, own],
     };
-    report.checks.extend(audio::checks(options, &judged, &texts, pair, interrupt)?);
+    let (checks, heard) = audio::checks(options, &judged, &texts, pair, interrupt)?;
+    report.checks.extend(checks);
+    report.clips.extend(heard.iter().map(|heard| json!(heard)));
     Ok(Gated {
         artefact: name_of(&options.artefact),
         digest_root,
+        other: other.as_ref().map(Other::identity).transpose()?,
         runtime: runtime.name(),
         precision,
         precision_from,
@@ -318,6 +335,10 @@ impl<'p> Other<'p> {
         } else {
             wrong(path, found, expected.name())
         }
+    }
+
+    fn identity(&self) -> Result<OtherArtefact, GateFailure> {
+        Ok(OtherArtefact { artefact: name_of(self.path), digest_root: Tree::of(self.path)?.root() })
     }
 
     fn half<'o>(other: Option<&'o Other<'p>>) -> Result<Option<audio::Half<'o>>, GateFailure> {

@@ -34,6 +34,11 @@ impl<'a> Encoder<'a> {
         Ok(Encoder { functions, width })
     }
 
+    /// The artefact or checkpoint.
+    pub fn path(&self) -> &Path {
+        self.functions.path()
+    }
+
     /// Numbers of a soft token.
     pub fn width(&self) -> usize {
         self.width

@@ -18,7 +18,7 @@ pub(super) use source::Source;
 
 use super::model::UnknownModel;
 use super::{PipelineError, Progress, RunError, Unit};
-use crate::bundle::TreeError;
+use crate::bundle::{Format, TreeError};
 use crate::dsp::{AudioError, Features, MEL_BINS, WavFacts};
 use crate::eval::HostError;
 use crate::models::gemma_audio::{Bucket, tokens_of};
@@ -47,8 +47,8 @@ pub struct TranscribeOptions {
     pub words: Option<PathBuf>,
     /// Tokens that windows share.
     pub overlap: usize,
-    /// The window of an encoder that is a checkpoint.
-    pub bucket: Bucket,
+    /// The window of an encoder that is a checkpoint; none for the shipped one.
+    pub bucket: Option<Bucket>,
     /// A safetensors file that gets the joined soft tokens.
     pub soft_tokens: Option<PathBuf>,
 }
@@ -84,8 +84,16 @@ pub enum TranscribeError {
     Words(#[from] WordsError),
     #[error(transparent)]
     Tokens(#[from] BadTokens),
-    #[error(transparent)]
-    Overlap(#[from] BadOverlap),
+    #[error("{} cannot take a recording of several windows; give a smaller --overlap, or a longer window", path.display())]
+    Overlap { path: PathBuf, source: BadOverlap },
+    #[error("{} has its own windows, and --bucket is for an encoder that is a checkpoint", encoder.display())]
+    Bucket { encoder: PathBuf },
+    #[error(
+        "{} is not the word list that reader {} was made with, by the record beside the reader: the same words in another \
+         order would be other words",
+        words.display(), reader.display()
+    )]
+    OtherWords { words: PathBuf, reader: PathBuf },
     #[error("{} takes {longest} {unit} at most, and a window has {found}", path.display())]
     Window { path: PathBuf, found: usize, longest: usize, unit: &'static str },
     #[error("{output} of {} has {found} values, expected {expected}", path.display())]
@@ -166,8 +174,9 @@ pub fn transcribe(
 ) -> Result<Transcript, TranscribeError> {
     // What is quick to refuse is refused first.
     let features = Features::open(&options.clip)?;
-    let (reader, words) = Source::reader(&options.reader, options.words.as_deref(), options.bucket, interrupt)?;
-    let encoder = Source::encoder(&options.encoder, options.bucket, interrupt)?;
+    let bucket = window(options)?;
+    let (reader, words) = Source::reader(&options.reader, options.words.as_deref(), bucket, interrupt)?;
+    let encoder = Source::encoder(&options.encoder, bucket, interrupt)?;
     let mut pair = Pair {
         encoder: Encoder::of(&options.encoder, encoder.functions()?)?,
         reader: Reader::of(&options.reader, reader.functions()?)?,
@@ -175,6 +184,7 @@ pub fn transcribe(
     };
     pair.hold([&options.encoder, &options.reader])?;
     let (of_encoder, of_reader) = rayon::join(|| encoder.identity(None), || reader.identity(options.words.as_deref()));
+    let (of_encoder, of_reader) = (of_encoder?, of_reader?);
     let audio = features.wav().clone();
     let started = Instant::now();
     let tokens = tokens_of(usize::try_from(features.frames()).unwrap_or(usize::MAX));
@@ -192,12 +202,23 @@ pub fn transcribe(
         frames: heard.frames,
         tokens: heard.tokens,
         overlap: options.overlap,
-        encoder: side(of_encoder?, pair.encoder.longest(), heard.windows[0]),
-        reader: side(of_reader?, pair.reader.longest(), heard.windows[1]),
+        encoder: side(of_encoder, pair.encoder.longest(), heard.windows[0]),
+        reader: side(of_reader, pair.reader.longest(), heard.windows[1]),
         seconds,
         real_time_factor: seconds / audio.seconds,
         audio,
     })
+}
+
+/// The window of an encoder that is a checkpoint.
+fn window(options: &TranscribeOptions) -> Result<Bucket, TranscribeError> {
+    match options.bucket {
+        Some(_) if Format::of(&options.encoder).is_some() => {
+            Err(TranscribeError::Bucket { encoder: options.encoder.clone() })
+        }
+        Some(bucket) => Ok(bucket),
+        None => Ok(Bucket::SHIPPED),
+    }
 }
 
 /// What an artefact's labels say.
@@ -266,8 +287,13 @@ impl Pair<'_> {
         let frames = usize::try_from(features.frames()).unwrap_or(usize::MAX);
         let tokens = tokens_of(frames);
         let Pair { encoder, reader, overlap } = self;
-        let mut windows = Windows::new(tokens, encoder.longest(), *overlap)?;
-        let mut reads = Reads::new(reader, tokens, *overlap)?;
+        let of = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| TranscribeError::Overlap { path, source }
+        };
+        let mut windows = Windows::new(tokens, encoder.longest(), *overlap).map_err(of(encoder.path()))?;
+        let at = reader.path().to_path_buf();
+        let mut reads = Reads::new(reader, tokens, *overlap).map_err(of(&at))?;
         let (mut cut, width, mut encoded) = (Cut::of(features), encoder.width(), 0);
         progress.stage("transcribing", tokens as u64, Unit::Tokens);
         let encode = || {

@@ -57,6 +57,11 @@ impl<'a> Reader<'a> {
         Ok(Reader { functions, width })
     }
 
+    /// The artefact or checkpoint.
+    pub fn path(&self) -> &Path {
+        self.functions.path()
+    }
+
     /// Numbers of a soft token.
     pub fn width(&self) -> usize {
         self.width

@@ -41,8 +41,8 @@ pub struct Identity {
     pub digest_root: Option<Digest>,
     /// The files of a checkpoint.
     pub source: Option<SourceRecord>,
-    /// Whether the word list is the one that the artefact's record tells of; none where no record tells.
-    pub words_of_record: Option<bool>,
+    /// Whether the word list was held against the artefact's record; another than the record's is refused.
+    pub words_of_record: bool,
 }
 
 impl Source {
@@ -121,7 +121,7 @@ impl Source {
             runtime: self.runtime,
             digest_root: None,
             source: None,
-            words_of_record: None,
+            words_of_record: false,
         };
         if let Some(files) = &self.files {
             identity.source = Some(files.record()?);
@@ -132,7 +132,11 @@ impl Source {
         let record = StoredRecord::beside(&self.path, root)?.filter(|record| record.source.kind == "checkpoint");
         if let (Some(record), Some(words)) = (record, words) {
             let (digest, _) = Digest::of_file(words).map_err(PipelineError::Io)?;
-            identity.words_of_record = Some(record.source.files.iter().any(|file| file.sha256 == digest));
+            // Words in another order are as many and read as wrong as can be, and nothing else would tell.
+            if record.source.files.iter().all(|file| file.sha256 != digest) {
+                return Err(TranscribeError::OtherWords { words: words.into(), reader: self.path.clone() });
+            }
+            identity.words_of_record = true;
         }
         Ok(identity)
     }
