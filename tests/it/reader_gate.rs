@@ -111,6 +111,14 @@ fn another_readers_golden_is_refused() {
     let golden = dir.path().join("golden.safetensors");
     edited(&golden, "token_mask", |_, _| 0.5);
     assert_eq!(gate(dir.path(), &artefact, &golden, &[]).0, 3, "a mask is 0 or 1");
+    edited(&golden, "top1_index", |at, v| if at == 3 { 331.0 } else { v });
+    let (code, json) = gate(dir.path(), &artefact, &golden, &[]);
+    let cause = &json["error"]["causes"][0];
+    assert_eq!(
+        (code, cause),
+        (3, &Value::from("top1_index is 331 at 3, and the reader's table has 331 rows")),
+        "{json:#}"
+    );
 }
 
 /// With the words, a reader is judged by what it reads.
