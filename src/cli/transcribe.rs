@@ -69,8 +69,8 @@ fn notes(found: &Transcript) {
     features::notes(&found.audio);
     if found.tokens == 0 {
         tracing::warn!(
-            "{} samples are fewer than the 161 of a first feature frame: there is nothing to read",
-            found.audio.samples
+            "{} samples at 16 kHz are fewer than the 161 of a first frame: there is nothing to read",
+            found.samples
         );
     }
     tracing::info!(
@@ -93,6 +93,7 @@ fn lines(found: &Transcript) -> String {
 pub(super) const fn exit_of(error: &TranscribeError) -> Exit {
     match error {
         TranscribeError::Run(error) => exit_of_run(error),
+        TranscribeError::Artefact { source, .. } => exit_of_run(source),
         TranscribeError::Weights(error) => exit_of_weights(error),
         TranscribeError::Audio(_)
         | TranscribeError::Silent { .. }
@@ -109,6 +110,7 @@ pub(super) const fn exit_of(error: &TranscribeError) -> Exit {
         | TranscribeError::Tree(_)
         | TranscribeError::Record(_) => Exit::BadInput,
         TranscribeError::Output { .. }
+        | TranscribeError::Overwrites { .. }
         | TranscribeError::Model { .. }
         | TranscribeError::NoWords { .. }
         | TranscribeError::Tokens(_)

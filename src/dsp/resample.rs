@@ -5,8 +5,9 @@ use rubato::audioadapter_buffers::direct::InterleavedSlice;
 use rubato::{Fft, FixedSync, Resampler};
 use std::ops::{Range, RangeInclusive};
 
-/// Sample rates that are read, in Hz: from what no speech survives to twice what any studio records.
-pub const RATES: RangeInclusive<u32> = 1_000..=768_000;
+/// Sample rates that are read, in Hz: from what no speech survives to what studios record. A rate that
+/// shares no divisor with 16 kHz takes a transform of twice its number of samples.
+pub const RATES: RangeInclusive<u32> = 1_000..=384_000;
 
 /// Least samples at 16 kHz that are made at a time. The filter is as long: at 4096 it is flat to 7.9 kHz and stops
 /// what is above 8 kHz.

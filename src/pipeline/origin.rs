@@ -57,6 +57,11 @@ impl SourceFiles {
         SourceFiles { kind: "synthetic", revision: None, seed: Some(seed), files }
     }
 
+    /// The files.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(PathBuf::as_path)
+    }
+
     /// Hashes the files; made to run beside the conversion.
     ///
     /// # Errors

@@ -35,6 +35,13 @@ impl Command {
         self
     }
 
+    /// Sets a variable.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Command {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
     /// Program and arguments for a record: of an absolute path only the last part, which is the same on any machine.
     pub fn argv(&self) -> Vec<String> {
         let words = std::iter::once(self.program.as_os_str()).chain(self.args.iter().map(OsString::as_os_str));

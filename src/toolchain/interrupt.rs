@@ -1,7 +1,7 @@
 //! Ctrl-C as a flag: the child is in a process group of its own and does not see the terminal's signal, so this
 //! process has to pass it on and tidy up.
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +29,8 @@ impl Interrupt {
         for signal in [SIGINT, SIGTERM].into_iter().chain(closed) {
             signal_hook::flag::register(signal, Arc::clone(&interrupt.0)).map_err(InterruptError)?;
         }
+        // A file beyond a limit is then an error of the write, which leaves nothing behind, and not the end.
+        signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(InterruptError)?;
         Ok(interrupt)
     }
 

@@ -241,11 +241,16 @@ fn recordings_that_cannot_be_used() {
     let last = not_a_number.len() - 4;
     not_a_number[last..].copy_from_slice(&f32::NAN.to_le_bytes());
     let with_rate = |rate: u32| [&good[..24], &rate.to_le_bytes()[..], &good[28..]].concat();
-    let bad: [(&str, Vec<u8>, &[&str]); 10] = [
+    let mut unfinished = [&b"RF64\xff\xff\xff\xffWAVEds64\x1c\0\0\0"[..], &[0; 28], &good[12..40], &[0xff; 4]].concat();
+    unfinished.extend(&good[44..]);
+    let zeros = [&b"RIFF\xff\xff\xff\xffWAVE"[..], &[0; 100_000]].concat();
+    let bad: [(&str, Vec<u8>, &[&str]); 12] = [
         ("no WAV", b"not a recording, but some text\n".to_vec(), &[]),
         ("MP3", b"ID3\x04\0\0\0\0\0\0 and so on".to_vec(), &[]),
         ("empty", vec![], &[]),
         ("truncated", good[..20_001].to_vec(), &[]),
+        ("unfinished", unfinished, &[]),
+        ("zeros", zeros, &[]),
         ("header", good[..30].to_vec(), &[]),
         ("NaN", not_a_number, &[]),
         ("rate 0", with_rate(0), &[]),
@@ -276,10 +281,12 @@ fn recordings_that_cannot_be_used() {
     MP3 (3): error: clip.wav is no WAV file: it begins like MP3
     empty (3): error: clip.wav is no WAV file: it is empty
     truncated (3): error: clip.wav is cut short: its header promises 16000 samples, and there are 9978
+    unfinished (3): error: clip.wav was never finished: its header promises no samples, and 32000 bytes follow
+    zeros (3): error: clip.wav is no WAV file: there are 1024 chunks and none has its samples
     header (3): error: clip.wav is no WAV file: it ends within its header, after 30 bytes
-    NaN (3): error: clip.wav: sample 199 of channel 1 is NaN, expected a number of magnitude 1000000 at most; full scale is 1
-    rate 0 (3): error: clip.wav has 0 samples a second, expected 1000 to 768000
-    rate (3): error: clip.wav has 1000000 samples a second, expected 1000 to 768000
+    NaN (3): error: clip.wav: sample 199 of channel 1 is NaN, expected a number of magnitude 100000 at most; full scale is 1
+    rate 0 (3): error: clip.wav has 0 samples a second, expected 1000 to 384000
+    rate (3): error: clip.wav has 1000000 samples a second, expected 1000 to 384000
     bucket (3): error: clip.wav has 99 frames, and the bucket 96: give a longer --bucket, or none; `transcribe` takes recordings of any length in windows
     no bucket (2): error: bucket 97 is not a number of frames from 4 to 16384 that four divides (3000 is 30 s)
     . (3): error: . cannot be read

@@ -260,7 +260,7 @@ fn what_does_not_belong_together() {
     assert_eq!(run(dir.path(), &args).0, 0);
     let before = listed(dir.path());
 
-    let mut told = String::new();
+    let (mut told, mut case_of) = (String::new(), String::new());
     let mut case = |name: &str, args: &[&str]| {
         let (code, out, err) = run(dir.path(), &[&["transcribe", "--soft-tokens", "soft"], args].concat());
         let lines: Vec<&str> = err.lines().filter(|l| !l.contains("resampled")).collect();
@@ -291,8 +291,25 @@ fn what_does_not_belong_together() {
         "bucket of an artefact",
         &["--bucket", "400", "spoken.wav", "--encoder", encoder, "--reader", reader, "--words", "words.txt"],
     );
+    for (name, soft) in [
+        ("the clip", "spoken.wav"),
+        ("the words", "words.txt"),
+        ("the encoder", "out/eg2_encoder_fp32_T200.mlpackage/Manifest.json"),
+    ] {
+        let args = [&["--soft-tokens", soft][..], &with("spoken.wav", encoder, reader, "words.txt")].concat();
+        let before = fs_err::read(dir.path().join(soft)).unwrap();
+        let (code, _, err) = run(dir.path(), &[&["transcribe"], &args[..]].concat());
+        case_of.push_str(&format!("in the place of {name} ({code}): {err}"));
+        assert_eq!(fs_err::read(dir.path().join(soft)).unwrap(), before);
+    }
     case("below a frame", &with("short.wav", encoder, reader, "words.txt"));
+    told.push_str(&case_of);
     fs_err::remove_file(at("soft")).unwrap();
+    // The same words with other line ends are the same words.
+    fs_err::write(at("crlf.txt"), all.trim_end().replace('\n', "\r\n")).unwrap();
+    let (code, _, err) =
+        run(dir.path(), &[&["transcribe"], &with("spoken.wav", encoder, reader, "crlf.txt")[..]].concat());
+    assert_eq!(code, 0, "{err}");
     let (code, out, err) =
         run(dir.path(), &[&["transcribe"], &with("spoken.wav", encoder, reader, "other.txt")[..]].concat());
     assert_eq!((code, out.as_str()), (3, ""));

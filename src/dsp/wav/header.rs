@@ -15,6 +15,9 @@ pub(super) const PCM: u16 = 1;
 pub(super) const FLOAT: u16 = 3;
 pub(super) const EXTENSIBLE: u16 = 0xFFFE;
 
+/// Most chunks up to the samples: a file of zeros is an endless row of empty ones.
+const CHUNKS: usize = 1024;
+
 /// Bytes of a format chunk, and of one that is extensible.
 const FORMAT: usize = 16;
 const EXTENDED: usize = 40;
@@ -89,7 +92,7 @@ impl Header<'_> {
             .map_err(|source| AudioError::Io { path: self.path.into(), source })?;
         self.at = short as u64;
         let [magic @ .., s0, s1, s2, s3, k0, k1, k2, k3] = start;
-        let long = &magic == b"RF64";
+        let long = &magic == b"RF64" || &magic == b"BW64";
         if (&magic != b"RIFF" && !long) || (short == 12 && [k0, k1, k2, k3] != *b"WAVE") {
             return Err(self.not_wav(told(&start[..short])));
         }
@@ -102,7 +105,7 @@ impl Header<'_> {
     /// Goes through the chunks up to the samples.
     fn samples(&mut self, riff: Riff) -> Result<(WavFacts, Stored), AudioError> {
         let (mut format, mut long) = (None, None);
-        loop {
+        for _ in 0..CHUNKS {
             let [id @ .., a, b, c, d] = self.take::<8>()?;
             let size = u32::from_le_bytes([a, b, c, d]);
             let body = self.at;
@@ -124,6 +127,7 @@ impl Header<'_> {
                 .seek(SeekFrom::Start(self.at))
                 .map_err(|source| AudioError::Io { path: self.path.into(), source })?;
         }
+        Err(self.not_wav(format!("there are {CHUNKS} chunks and none has its samples")))
     }
 
     fn format(&mut self, size: u32) -> Result<Format, AudioError> {
@@ -181,7 +185,7 @@ impl Header<'_> {
         };
         let path = || self.path.to_path_buf();
         // Who streams a WAV file writes the length last, and may not have come to that.
-        if promised == 0 && left > 1 && riff.end <= self.at + 1 {
+        if promised == 0 && left > 1 && (riff.long || riff.end <= self.at + 1) {
             return Err(AudioError::Unfinished { path: path(), left });
         }
         if promised > left {

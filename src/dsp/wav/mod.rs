@@ -14,9 +14,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Largest magnitude of a float sample. Full scale is 1, so that this is a file of something else; beyond it the
-/// spectrum of a frame would leave float32.
-const LOUDEST: f32 = 1e6;
+/// Largest magnitude of a float sample. Full scale is 1, so that this is a file of something else; beyond it a
+/// step of float32 in a feature is more than the 1e-6 that is promised of it.
+const LOUDEST: f32 = 1e5;
 
 /// Bytes that are read at a time, if a sample of all channels is no larger.
 const BUFFER: usize = 1 << 18;

@@ -110,8 +110,8 @@ fn bad_files_are_told() {
     a-law: has samples compressed by A-law, expected integers of 8, 16, 24 or 32 bits or floats of 32 or 64
     12 bits: has integers of 12 bits, expected integers of 8, 16, 24 or 32 bits or floats of 32 or 64
     zero channels: is no WAV file: its format tells of no channel
-    zero rate: has 0 samples a second, expected 1000 to 768000
-    nan: : sample 0 of channel 1 is NaN, expected a number of magnitude 1000000 at most; full scale is 1
+    zero rate: has 0 samples a second, expected 1000 to 384000
+    nan: : sample 0 of channel 1 is NaN, expected a number of magnitude 100000 at most; full scale is 1
     before: is no WAV file: its samples come before their format
     ragged: is no WAV file: its 3 bytes of sound are no whole number of samples of 2 bytes
     "#);

@@ -198,7 +198,8 @@ impl Bridge {
                 Ok(()) | Err(_) => {}
             }
         }
-        let command = Command::new(&self.python).args(["-I", "-c", SCRIPT]).arg(&request);
+        // What the runtime leaves when it is stopped goes with the folder.
+        let command = Command::new(&self.python).args(["-I", "-c", SCRIPT]).arg(&request).env("TMPDIR", folder);
         let interrupt = self.interrupt.clone();
         let process = thread::spawn(move || run(Tool::Python, &command, LIMITS, &interrupt));
         Ok(Worker { python: self.python.clone(), request, answer, process: Some(process) })

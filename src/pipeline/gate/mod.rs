@@ -183,6 +183,7 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
     let limits = limits.with(&options.limits)?;
 
     let other = Other::of(options, model, interrupt)?;
+    let together = other.as_ref().map(Other::identity).transpose()?;
     texts.words = words(options, model, &artefact, other.as_ref())?;
     let readers = match &other {
         Some(reader) if reader.model == Model::Reader => running(&reader.artefact, interrupt)?,
@@ -218,7 +219,7 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
     Ok(Gated {
         artefact: name_of(&options.artefact),
         digest_root,
-        other: other.as_ref().map(Other::identity).transpose()?,
+        other: together,
         runtime: runtime.name(),
         precision,
         precision_from,
@@ -338,7 +339,10 @@ impl<'p> Other<'p> {
     }
 
     fn identity(&self) -> Result<OtherArtefact, GateFailure> {
-        Ok(OtherArtefact { artefact: name_of(self.path), digest_root: Tree::of(self.path)?.root() })
+        let digest_root = Tree::of(self.path)?.root();
+        // A record of other bytes is refused, as that of the artefact that is judged.
+        StoredRecord::beside(self.path, digest_root)?;
+        Ok(OtherArtefact { artefact: name_of(self.path), digest_root })
     }
 
     fn half<'o>(other: Option<&'o Other<'p>>) -> Result<Option<audio::Half<'o>>, GateFailure> {

@@ -102,6 +102,14 @@ pub enum TranscribeError {
     NotFinite { path: PathBuf, output: &'static str, token: usize },
     #[error("the soft tokens could not be written to {}", path.display())]
     Output { path: PathBuf, source: io::Error },
+    #[error("the soft tokens would replace {}, which is read", path.display())]
+    Overwrites { path: PathBuf },
+    #[error("{} cannot be used", path.display())]
+    Artefact {
+        path: PathBuf,
+        #[source]
+        source: Box<RunError>,
+    },
     #[error("an input does not hold together")]
     Host(#[from] HostError),
     #[error("what {} gives makes no words", reader.display())]
@@ -123,6 +131,8 @@ pub struct Transcript {
     pub words: Vec<SpokenWord>,
     /// The clip.
     pub audio: WavFacts,
+    /// Samples of it at 16 kHz.
+    pub samples: u64,
     /// Feature frames of 10 ms.
     pub frames: usize,
     /// Soft tokens of 40 ms.
@@ -177,6 +187,7 @@ pub fn transcribe(
     let bucket = window(options)?;
     let (reader, words) = Source::reader(&options.reader, options.words.as_deref(), bucket, interrupt)?;
     let encoder = Source::encoder(&options.encoder, bucket, interrupt)?;
+    keep_what_is_read(options, encoder.reads().chain(reader.reads()))?;
     let mut pair = Pair {
         encoder: Encoder::of(&options.encoder, encoder.functions()?)?,
         reader: Reader::of(&options.reader, reader.functions()?)?,
@@ -185,20 +196,22 @@ pub fn transcribe(
     pair.hold([&options.encoder, &options.reader])?;
     let (of_encoder, of_reader) = rayon::join(|| encoder.identity(None), || reader.identity(options.words.as_deref()));
     let (of_encoder, of_reader) = (of_encoder?, of_reader?);
-    let audio = features.wav().clone();
+    let (audio, samples) = (features.wav().clone(), features.samples());
     let started = Instant::now();
     let tokens = tokens_of(usize::try_from(features.frames()).unwrap_or(usize::MAX));
     let start = |path: &PathBuf| SoftTokens::start(path, tokens, pair.encoder.width());
     let mut kept = options.soft_tokens.as_ref().map(start).transpose()?;
     let mut keep = |soft: &[f32]| kept.as_mut().map_or(Ok(()), |kept| kept.push(soft));
     let heard = pair.hear(features, &options.clip, &mut keep, progress)?;
-    kept.map_or(Ok(()), SoftTokens::finish)?;
     let seconds = started.elapsed().as_secs_f64();
     let (text, words) = read_words(&heard.labels, &words, &options.reader)?;
+    // Last, so that a job that fails leaves what was there.
+    kept.map_or(Ok(()), SoftTokens::finish)?;
     let side = |identity, window, windows| Part { identity, window, windows };
     Ok(Transcript {
         text,
         words,
+        samples,
         frames: heard.frames,
         tokens: heard.tokens,
         overlap: options.overlap,
@@ -208,6 +221,22 @@ pub fn transcribe(
         real_time_factor: seconds / audio.seconds,
         audio,
     })
+}
+
+/// Refuses soft tokens that would take the place of what is read: the clip, the words, or a part of `others`.
+fn keep_what_is_read<'p>(
+    options: &'p TranscribeOptions,
+    others: impl Iterator<Item = &'p Path>,
+) -> Result<(), TranscribeError> {
+    let real = |path: &Path| path.canonicalize().ok();
+    let Some((path, to)) = options.soft_tokens.as_ref().and_then(|path| Some((path, real(path)?))) else {
+        return Ok(());
+    };
+    let given = [Some(&options.clip), options.words.as_ref()].into_iter().flatten().map(PathBuf::as_path);
+    if given.chain(others).filter_map(real).any(|read| to.starts_with(read)) {
+        return Err(TranscribeError::Overwrites { path: path.clone() });
+    }
+    Ok(())
 }
 
 /// The window of an encoder that is a checkpoint.

@@ -5,17 +5,19 @@ use crate::bundle::{Format, Tree};
 use crate::checkpoint::Ledger;
 use crate::digest::Digest;
 use crate::eval;
+use crate::files;
 use crate::models::gemma_audio::{self, Bucket};
 use crate::models::reader::{self, Tokens, Words};
-use crate::pipeline::PipelineError;
 use crate::pipeline::encoder::EncoderWeights;
 use crate::pipeline::model::Model;
 use crate::pipeline::origin::SourceFiles;
 use crate::pipeline::reader::ReaderWeights;
 use crate::pipeline::run::{Artefact, Callable, Functions, runtime_of};
+use crate::pipeline::{PipelineError, RunError};
 use crate::provenance::{SourceRecord, StoredRecord};
 use crate::toolchain::Interrupt;
 use serde::Serialize;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Soft tokens of the shipped reader: 30 s.
@@ -48,8 +50,9 @@ pub struct Identity {
 impl Source {
     fn artefact(path: &Path, interrupt: &Interrupt, expected: Model) -> Result<Source, TranscribeError> {
         let runtime = runtime_of(path, None)?;
-        let artefact = Artefact::open(path, runtime, Functions::All, interrupt)?;
-        let model = Model::of(path, &artefact.functions(eval::Options::default())?)?;
+        let of = |error| named(path, error);
+        let artefact = Artefact::open(path, runtime, Functions::All, interrupt).map_err(of)?;
+        let model = Model::of(path, &artefact.functions(eval::Options::default()).map_err(of)?)?;
         if model != expected {
             let (found, expected) = (model.name(), expected.name());
             return Err(TranscribeError::Model { path: path.into(), found, expected });
@@ -102,6 +105,11 @@ impl Source {
         Ok((source, Words::read(words, rows)?))
     }
 
+    /// Files and folders that it is read from.
+    pub fn reads(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(self.path.as_path()).chain(self.files.iter().flat_map(SourceFiles::paths))
+    }
+
     /// Its functions.
     ///
     /// # Errors
@@ -131,13 +139,37 @@ impl Source {
         identity.digest_root = Some(root);
         let record = StoredRecord::beside(&self.path, root)?.filter(|record| record.source.kind == "checkpoint");
         if let (Some(record), Some(words)) = (record, words) {
-            let (digest, _) = Digest::of_file(words).map_err(PipelineError::Io)?;
+            let forms = forms(words).map_err(PipelineError::Io)?;
             // Words in another order are as many and read as wrong as can be, and nothing else would tell.
-            if record.source.files.iter().all(|file| file.sha256 != digest) {
+            if record.source.files.iter().all(|file| !forms.contains(&file.sha256)) {
                 return Err(TranscribeError::OtherWords { words: words.into(), reader: self.path.clone() });
             }
             identity.words_of_record = true;
         }
         Ok(identity)
+    }
+}
+
+/// Digests of a word list as it is, and with the line ends that tools put in or take out: the same words.
+fn forms(words: &Path) -> io::Result<[Digest; 4]> {
+    let text = files::read(words, files::TEXT_MAX)?;
+    let lines: Vec<&[u8]> = text.split(|b| *b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)).collect();
+    let open = lines.join(&b'\n');
+    let open = open.strip_suffix(b"\n").unwrap_or(&open);
+    let returns = open.split(|b| *b == b'\n').collect::<Vec<_>>().join(&b"\r\n"[..]);
+    Ok([
+        Digest::of(&text),
+        Digest::of(open),
+        Digest::of(&[open, b"\n"].concat()),
+        Digest::of(&[&returns[..], b"\r\n"].concat()),
+    ])
+}
+
+/// Faults within a bundle, which name no file of their own.
+fn named(path: &Path, error: RunError) -> TranscribeError {
+    if matches!(error, RunError::Package(_)) {
+        TranscribeError::Artefact { path: path.into(), source: Box::new(error) }
+    } else {
+        error.into()
     }
 }
