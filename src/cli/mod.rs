@@ -3,6 +3,7 @@
 //! stdout is the result, a short table or exactly one JSON object; stderr is progress and log. Level 9.
 
 mod compile;
+mod completions;
 mod converted;
 mod destination;
 mod diff;
@@ -58,6 +59,7 @@ struct Common {
 enum Command {
     Diff(diff::Opts),
     Compile(compile::Opts),
+    Completions(completions::Opts),
     Doctor(doctor::Opts),
     Encoder(encoder::Opts),
     Features(features::Opts),
@@ -114,6 +116,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
     let result = match cli.command {
         Command::Diff(opts) => diff::run(opts),
         Command::Compile(opts) => compile::run(opts, &cli.common),
+        Command::Completions(opts) => completions::run(opts),
         Command::Doctor(opts) => doctor::run(opts),
         Command::Encoder(opts) => encoder::run(opts, &cli.common),
         Command::Features(opts) => features::run(opts, &cli.common),

@@ -322,3 +322,30 @@ fn ctrl_c_leaves_nothing_behind() {
     insta::assert_snapshot!(String::from_utf8_lossy(&output.stderr), @"error: interrupted; nothing was published");
     assert!(listed(&out).is_empty());
 }
+
+#[test]
+fn completions_know_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_, help, _) = run(dir.path(), &["--help"]);
+    // Two spaces in: a description that is continued stands further in.
+    let listed = help.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| !l.is_empty());
+    let named = listed.filter(|l| !l.starts_with("   ")).filter_map(|l| l.split_whitespace().next());
+    let commands: Vec<&str> = named.collect();
+    assert!(commands.contains(&"transcribe") && commands.len() > 10, "{commands:?}");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (code, script, err) = run(dir.path(), &["completions", shell]);
+        assert_eq!((code, err.as_str()), (0, ""));
+        for command in &commands {
+            assert!(script.contains(command), "{shell}: {command}");
+        }
+        assert!(script.contains("soft-tokens"), "{shell}");
+    }
+    // What bash makes of the script.
+    let (_, script, _) = run(dir.path(), &["completions", "bash"]);
+    let asked = format!(
+        "{script}\nCOMP_WORDS=(eg2-convert tran); COMP_CWORD=1; _eg2__convert eg2-convert tran eg2-convert; echo ${{COMPREPLY[*]}}"
+    );
+    let output = std::process::Command::new("bash").args(["-c", &asked]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "transcribe");
+    assert_eq!(run(dir.path(), &["completions", "tcsh"]).0, 2);
+}
