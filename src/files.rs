@@ -44,6 +44,13 @@ pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Whether a file written at `path` would take the place of one of `read`, or of a part of a folder among them. Names are
+/// followed to what they lead to; what is not there is neither.
+pub fn replaces<'p>(path: &Path, read: impl IntoIterator<Item = &'p Path>) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(path).is_some_and(|path| read.into_iter().filter_map(real).any(|read| path.starts_with(read)))
+}
+
 /// A file being written under another name beside its own; [`persist`](Self::persist) puts it in place, dropping it
 /// leaves what was there.
 #[derive(Debug)]
@@ -146,6 +153,21 @@ impl FolderLock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_read_is_known_by_any_of_its_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir(at("folder")).unwrap();
+        for file in ["a", "b", "folder/part"] {
+            std::fs::write(at(file), "x").unwrap();
+        }
+        std::os::unix::fs::symlink(at("folder"), at("link")).unwrap();
+        let read = [at("a"), at("link"), at("gone")];
+        let told = ["a", "folder/../a", "folder/part", "link/part", "folder", "b", "gone", "folder/new"];
+        let replaced = told.map(|name| replaces(&at(name), read.iter().map(PathBuf::as_path)));
+        assert_eq!(replaced, [true, true, true, true, true, false, false, false]);
+    }
 
     #[test]
     fn a_folder_is_removed_but_not_what_its_links_lead_to() {

@@ -4,7 +4,7 @@
 //! tokens zeroed, which must change what is read of it.
 
 use super::red_arm::{self, Arm, Outcome};
-use super::transcripts::{self, Read, Transcripts, TranscriptsError};
+use super::transcripts::{self, Read, Transcripts, TranscriptsError, words_of};
 use super::{Check, Limits, Options};
 use crate::plural::counted;
 use serde::Serialize;
@@ -30,14 +30,6 @@ pub struct Heard {
 }
 
 const ARM: &str = "audio red arm second half";
-
-/// Sees that there is a line for each of `clips` wherever the user gave lines, before anything is heard.
-///
-/// # Errors
-/// A clip has none.
-pub fn cover<'c>(clips: impl Iterator<Item = &'c str>, options: &Options<'_>) -> Result<(), TranscriptsError> {
-    transcripts::cover(clips, options)
-}
 
 /// Judges what was heard.
 ///
@@ -86,8 +78,7 @@ fn arm(heard: &Heard) -> Arm {
         return Arm::not_applicable(ARM);
     };
     let outcome = if heard.halved.as_ref() == Some(text) { Outcome::Held } else { Outcome::Broke };
-    let words = |text: Option<&String>| text.map_or(0, |text| text.split_whitespace().count());
-    let (green, red) = (words(Some(text)), words(heard.halved.as_ref()));
+    let (green, red) = (words_of(text), heard.halved.as_deref().map_or(0, words_of));
     let figures = json!({ "words": green, "words_with": red, "late_words": heard.late_words });
     let says = format!("{}, {red} with the arm, {} in the second half", counted(green, "word"), heard.late_words);
     Arm { name: ARM, outcome, figures, says, strength: heard.late_words as f64 }
@@ -122,7 +113,7 @@ mod tests {
             transcripts: transcripts.as_ref(),
             truth: truth.as_ref(),
         };
-        cover(heard.iter().map(|h| h.clip.as_str()), &options).unwrap();
+        transcripts::cover(heard.iter().map(|h| h.clip.as_str()), &options).unwrap();
         audio(heard, &options).unwrap()
     }
 

@@ -19,12 +19,12 @@ mod tests;
 mod transcripts;
 mod verdict;
 
-pub use audio::{Heard, audio, cover, unheard};
+pub use audio::{Heard, audio, unheard};
 pub use encoder::encoder;
 pub use error::{GateError, GoldenError};
 pub use limits::{BadLimit, LimitOverrides, Limits};
 pub use reader::reader;
-pub use transcripts::{Transcripts, TranscriptsError, Vocabulary};
+pub use transcripts::{Transcripts, TranscriptsError, Vocabulary, cover};
 pub use verdict::{Check, Report, Verdict};
 
 use crate::eval::HostTensor;

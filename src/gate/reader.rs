@@ -10,7 +10,7 @@ use super::red_arm::{self, Arm, Outcome};
 use super::transcripts::{self, Read};
 use super::{Case, Check, GateError, Golden, GoldenError, Limits, Options, Report, Subject, Tensors, Vocabulary};
 use crate::eval::{HostTensor, Values};
-use crate::models::reader::{HostRuleError, Reading};
+use crate::models::reader::{HostRuleError, Reading, token_mask};
 use crate::plural::counted;
 use crate::tensor::{DType, Fact};
 use serde::Serialize;
@@ -504,11 +504,13 @@ fn hear<E: Error>(
     }
     let mut padded = soft.to_vec();
     padded.resize(length * width, 0.0);
-    let mask = (0..length).map(|token| if token < tokens { 1.0 } else { 0.0 }).collect();
     let tensor = |name: &str, dims: Vec<usize>, values| {
         HostTensor::new(Fact::new(DType::F32, dims), Values::F32(values)).ok().map(|tensor| (name.to_string(), tensor))
     };
-    let inputs = [tensor(SOFT_TOKENS, vec![1, length, width], padded), tensor(TOKEN_MASK, vec![1, length], mask)];
+    let inputs = [
+        tensor(SOFT_TOKENS, vec![1, length, width], padded),
+        tensor(TOKEN_MASK, vec![1, length], token_mask(tokens, length)),
+    ];
     let inputs: Tensors = inputs.into_iter().flatten().collect();
     let raw = reader.run(&inputs).map_err(|source| GateError::Run { clip: clip.into(), source })?;
     outputs(&raw, clip, length)

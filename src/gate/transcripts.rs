@@ -146,7 +146,8 @@ impl Read {
     }
 }
 
-fn words_of(text: &str) -> usize {
+/// How many words a text has.
+pub(super) fn words_of(text: &str) -> usize {
     text.split_whitespace().count()
 }
 

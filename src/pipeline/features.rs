@@ -3,13 +3,13 @@
 use super::{Progress, Unit};
 use crate::checkpoint::write_safetensors_header;
 use crate::dsp::{AudioError, Features, MEL_BINS, WavFacts};
-use crate::files::Replacement;
+use crate::files::{self, Replacement};
 use crate::models::gemma_audio::{Bucket, half_mask, tokens_of};
 use crate::tensor::{DType, Fact};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Rows that are computed at a time: 41 s of sound.
 const ROWS: usize = 4096;
@@ -66,8 +66,7 @@ pub struct Extracted {
 /// The clip cannot be read or is longer than the bucket, or the output cannot be written; then no file is left behind.
 pub fn features(options: &FeaturesOptions, progress: &dyn Progress) -> Result<Extracted, FeaturesError> {
     let mut features = Features::open(&options.clip)?;
-    let real = |path: &Path| path.canonicalize().ok();
-    if real(&options.output).is_some_and(|output| real(&options.clip) == Some(output)) {
+    if files::replaces(&options.output, [options.clip.as_path()]) {
         return Err(FeaturesError::Overwrites { path: options.output.clone() });
     }
     let frames = features.frames();

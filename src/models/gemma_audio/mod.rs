@@ -15,6 +15,9 @@ pub use host::{half_mask, tokens_of};
 
 pub use crate::dsp::MEL_BINS;
 
+/// Feature frames of one soft token: two convolutions of stride 2.
+pub const FRAMES_PER_TOKEN: usize = 4;
+
 /// Longest bucket in frames. The Neural Engine takes no axis above 16,384, and 163 s is five shipped windows.
 pub const MAX_BUCKET: usize = 16_384;
 
@@ -75,7 +78,7 @@ impl Bucket {
 
     /// Soft tokens, `Tb / 4`, of 40 ms each.
     pub fn tokens(self) -> usize {
-        self.0 / 4
+        self.0 / FRAMES_PER_TOKEN
     }
 }
 

@@ -9,6 +9,11 @@ use std::ops::Range;
 /// Milliseconds of one token: four feature frames of 10 ms.
 pub const TOKEN_MS: u64 = 40;
 
+/// The mask of a clip of `tokens` in a reader of `length`: 1 for each token of the clip, 0 past it.
+pub fn token_mask(tokens: usize, length: usize) -> Vec<f32> {
+    (0..length).map(|token| if token < tokens { 1.0 } else { 0.0 }).collect()
+}
+
 /// The graph's outputs for one clip, one value a token. What stands past `valid` is never looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'a> {

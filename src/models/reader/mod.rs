@@ -13,7 +13,7 @@ pub use config::{
     BlankInput, ConfigFiles, Gelu, Guess, Guesses, Names, Qkv, RELEASE_NAME, ReaderConfig, RotaryLayout,
     is_release_name,
 };
-pub use host::{HostRuleError, Reading, TOKEN_MS, WordSpan, spans, text};
+pub use host::{HostRuleError, Reading, TOKEN_MS, WordSpan, spans, text, token_mask};
 pub use words::{Words, WordsError};
 
 /// Longest reader in soft tokens: what the longest bucket of the encoder gives.

@@ -182,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(words in prop::collection::btree_set("[\\p{L}\\p{N}\\p{P}\\p{S}]{1,6}", 0..9), crlf in any::<bool>()) {
+        fn what_is_written_is_read(words in prop::collection::btree_set("[^\\s\\p{Cc}\u{ad}\u{200b}-\u{200f}\u{202a}-\u{202e}\u{2060}-\u{2069}\u{feff}]{1,6}", 0..9), crlf in any::<bool>()) {
             let end = if crlf { "\r\n" } else { "\n" };
             let text: String = words.iter().map(|w| format!("{w}{end}")).collect();
             let read = read(text.as_bytes(), words.len()).unwrap();

@@ -2,9 +2,9 @@
 
 use super::clip_files::by_name;
 use super::{GateFailure, GateOptions, Texts};
-use crate::dsp::Features;
+use crate::dsp::{Features, Wav};
 use crate::gate::{self, Check, Heard, Options, audio, unheard};
-use crate::models::reader::Words;
+use crate::models::reader::{TOKEN_MS, Words};
 use crate::pipeline::run::Callable;
 use crate::pipeline::transcribe::{Encoder, Labels, Pair, Reader, Reads, TranscribeError, read_words};
 use crate::pipeline::{Progress, Unit};
@@ -14,7 +14,7 @@ use std::path::Path;
 /// An artefact of the pair: its path, and its functions to be called by the pair alone.
 pub type Half<'a> = (&'a Path, Vec<Callable<'a>>);
 
-/// The checks of the recordings that the user gave, and what was heard in each; none where there is none. `encoder` and `reader` are both there, or
+/// The checks of the recordings that the user gave, and what was heard in each. `encoder` and `reader` are both there, or
 /// what is absent is told.
 ///
 /// # Errors
@@ -26,13 +26,10 @@ pub fn checks(
     [encoder, reader]: [Option<Half<'_>>; 2],
     interrupt: &Interrupt,
 ) -> Result<(Vec<Check>, Vec<Heard>), GateFailure> {
-    if options.audio.is_empty() {
-        return Ok((Vec::new(), Vec::new()));
-    }
     let clips = by_name(&options.audio, "wav")?;
     // A recording that is not there or is none is told before any is heard.
     for path in clips.values() {
-        Features::open(path).map_err(TranscribeError::from)?;
+        Wav::open(path).map_err(TranscribeError::from)?;
     }
     gate::cover(clips.keys().map(String::as_str), judged)
         .map_err(|source| GateFailure::Gate(gate::GateError::Transcripts(source)))?;
@@ -95,7 +92,7 @@ fn hear(
     };
     let (text, late_words, unread) = match read {
         Ok((text, spoken)) => {
-            let late = spoken.iter().filter(|word| word.start_ms >= half as u64 * 40).count();
+            let late = spoken.iter().filter(|word| word.start_ms >= half as u64 * TOKEN_MS).count();
             (Some(text), late, None)
         }
         Err(error) => (None, 0, Some(chain(&error))),

@@ -21,6 +21,7 @@ use crate::gate::{
     self, BadLimit, Case, GateError, GoldenError, LimitOverrides, Limits, Options, Report, Subject, Tensors,
     Transcripts, TranscriptsError,
 };
+use crate::models::gemma_audio::FRAMES_PER_TOKEN;
 use crate::models::reader::{Words, WordsError};
 use crate::passes::Precision;
 use crate::provenance::{StoredRecord, StoredRecordError};
@@ -208,14 +209,16 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
     };
     let mut report = report.map_err(|error| with_path(error, &goldens))?;
     report.checks.insert(0, source);
-    let own = Some((options.artefact.as_path(), artefact.functions(eval::Options::default())?));
-    let pair = match (model, Other::half(other.as_ref())?) {
-        (Model::Encoder, reader) => [own, reader],
-        (Model::Reader, encoder) => [encoder, own],
-    };
-    let (checks, heard) = audio::checks(options, &judged, &texts, pair, interrupt)?;
-    report.checks.extend(checks);
-    report.clips.extend(heard.iter().map(|heard| json!(heard)));
+    if !options.audio.is_empty() {
+        let own = Some((options.artefact.as_path(), artefact.functions(eval::Options::default())?));
+        let pair = match (model, Other::half(other.as_ref())?) {
+            (Model::Encoder, reader) => [own, reader],
+            (Model::Reader, encoder) => [encoder, own],
+        };
+        let (checks, heard) = audio::checks(options, &judged, &texts, pair, interrupt)?;
+        report.checks.extend(checks);
+        report.clips.extend(heard.iter().map(|heard| json!(heard)));
+    }
     Ok(Gated {
         artefact: name_of(&options.artefact),
         digest_root,
@@ -296,7 +299,7 @@ fn long_enough<'f>(
     file: &GoldenFile,
 ) -> Option<&'f dyn Subject<Error = RunError>> {
     let input = file.golden.tensors.get(model.length_input())?;
-    let tokens = input.fact().shape.dims().get(1)? / 4;
+    let tokens = input.fact().shape.dims().get(1)? / FRAMES_PER_TOKEN;
     let length = |reader: &Running<'_>| {
         let fact = reader.input(Model::Reader.length_input());
         fact.and_then(|fact| fact.shape.dims().get(1).copied()).unwrap_or(0)

@@ -12,7 +12,7 @@ use crate::checkpoint::{Checkpoint, CheckpointError, Named, write_safetensors};
 use crate::emit::coreai::BridgeError;
 use crate::emit::mil::read::ReadError;
 use crate::eval::{EvalError, HostError, HostTensor, Options, Report};
-use crate::files::Replacement;
+use crate::files::{self, Replacement};
 use crate::plural::counted;
 use crate::tensor::{Fact, SourceError, WeightSource};
 use crate::toolchain::Interrupt;
@@ -131,7 +131,9 @@ pub struct Ran {
 /// # Errors
 /// The artefact or an input cannot be used, or the outputs cannot be written; then no file is left behind.
 pub fn run(options: &RunOptions, interrupt: &Interrupt) -> Result<Ran, RunError> {
-    keep_what_is_read(options)?;
+    if files::replaces(&options.outputs, [options.inputs.as_path(), options.artefact.as_path()]) {
+        return Err(RunError::Overwrites { path: options.outputs.clone() });
+    }
     let runtime = runtime_of(&options.artefact, options.runtime)?;
     let named = Functions::One(options.function.as_deref());
     let artefact = Artefact::open(&options.artefact, runtime, named, interrupt)?;
@@ -144,15 +146,6 @@ pub fn run(options: &RunOptions, interrupt: &Interrupt) -> Result<Ran, RunError>
     write_outputs(&outputs, &options.outputs)
         .map_err(|source| RunError::Outputs { path: options.outputs.clone(), source })?;
     Ok(Ran { runtime, outputs, report })
-}
-
-/// Refuses outputs that would take the place of an input or of a part of the artefact.
-fn keep_what_is_read(options: &RunOptions) -> Result<(), RunError> {
-    let real = |path: &Path| path.canonicalize().ok();
-    let Some(outputs) = real(&options.outputs) else { return Ok(()) };
-    let read = real(&options.inputs).is_some_and(|inputs| inputs == outputs)
-        || real(&options.artefact).is_some_and(|artefact| outputs.starts_with(artefact));
-    if read { Err(RunError::Overwrites { path: options.outputs.clone() }) } else { Ok(()) }
 }
 
 /// The tensors of `path` that are called like one of `names`. Absent ones are left to who holds them against what is

@@ -83,9 +83,24 @@ impl<'a> ByLength<'a> {
         self.functions.last().map_or(0, |(length, _)| *length)
     }
 
-    /// The shortest function that takes `length`, and the length it has.
-    pub fn holding(&mut self, length: usize) -> Option<(usize, &mut Callable<'a>)> {
-        self.functions.iter_mut().find(|(has, _)| *has >= length).map(|(has, function)| (*has, function))
+    /// The shortest function that takes `length`, counted in `unit`, and the length it has.
+    ///
+    /// # Errors
+    /// None takes so much.
+    pub fn holding(
+        &mut self,
+        length: usize,
+        unit: &'static str,
+    ) -> Result<(usize, &mut Callable<'a>), TranscribeError> {
+        let longest = self.longest();
+        let path = &self.path;
+        let found = self.functions.iter_mut().find(|(has, _)| *has >= length);
+        found.map(|(has, function)| (*has, function)).ok_or_else(|| TranscribeError::Window {
+            path: path.clone(),
+            found: length,
+            longest,
+            unit,
+        })
     }
 
     /// The bundle.

@@ -4,7 +4,7 @@ use super::TranscribeError;
 use super::contract::{ByLength, Extent};
 use crate::dsp::MEL_BINS;
 use crate::eval::{HostTensor, Values};
-use crate::models::gemma_audio::{half_mask, tokens_of};
+use crate::models::gemma_audio::{FRAMES_PER_TOKEN, half_mask, tokens_of};
 use crate::pipeline::run::Callable;
 use crate::tensor::{DType, Fact};
 use std::collections::BTreeMap;
@@ -29,7 +29,9 @@ impl<'a> Encoder<'a> {
         let functions = ByLength::of(path, functions, FEATURES)?;
         functions.hold(FEATURES, |bucket| vec![Extent::Is(1), Extent::Is(bucket), Extent::Is(MEL_BINS)])?;
         functions.hold(HALF_MASK, |bucket| vec![Extent::Is(1), Extent::Is(bucket / 2)])?;
-        functions.hold(SOFT_TOKENS, |bucket| vec![Extent::Is(1), Extent::Is(bucket / 4), Extent::Any("width")])?;
+        functions.hold(SOFT_TOKENS, |bucket| {
+            vec![Extent::Is(1), Extent::Is(bucket / FRAMES_PER_TOKEN), Extent::Any("width")]
+        })?;
         let width = functions.width(SOFT_TOKENS)?;
         Ok(Encoder { functions, width })
     }
@@ -46,7 +48,7 @@ impl<'a> Encoder<'a> {
 
     /// Tokens of the longest window.
     pub fn longest(&self) -> usize {
-        self.functions.longest() / 4
+        self.functions.longest() / FRAMES_PER_TOKEN
     }
 
     /// The soft tokens of a window whose feature rows are `frames`, by the shortest function that takes them: no rows
@@ -57,13 +59,7 @@ impl<'a> Encoder<'a> {
     pub fn encode(&mut self, frames: &[f32]) -> Result<Vec<f32>, TranscribeError> {
         let path = self.functions.path().to_path_buf();
         let (count, width) = (frames.len() / MEL_BINS, self.width);
-        let longest = self.functions.longest();
-        let (bucket, function) = self.functions.holding(count).ok_or_else(|| TranscribeError::Window {
-            path: path.clone(),
-            found: count,
-            longest,
-            unit: "frames",
-        })?;
+        let (bucket, function) = self.functions.holding(count, "frames")?;
         // Rows past the clip are exactly 0: log-silence there makes its last token wrong.
         let mut features = frames.to_vec();
         features.resize(bucket * MEL_BINS, 0.0);

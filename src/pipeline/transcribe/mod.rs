@@ -21,7 +21,8 @@ use super::{PipelineError, Progress, RunError, Unit};
 use crate::bundle::{Format, TreeError};
 use crate::dsp::{AudioError, Features, MEL_BINS, WavFacts};
 use crate::eval::HostError;
-use crate::models::gemma_audio::{Bucket, tokens_of};
+use crate::files;
+use crate::models::gemma_audio::{Bucket, FRAMES_PER_TOKEN, tokens_of};
 use crate::models::reader::{BadTokens, HostRuleError, Words, WordsError, spans, text};
 use crate::models::windows::{BadOverlap, Windows};
 use crate::provenance::StoredRecordError;
@@ -228,12 +229,9 @@ fn keep_what_is_read<'p>(
     options: &'p TranscribeOptions,
     others: impl Iterator<Item = &'p Path>,
 ) -> Result<(), TranscribeError> {
-    let real = |path: &Path| path.canonicalize().ok();
-    let Some((path, to)) = options.soft_tokens.as_ref().and_then(|path| Some((path, real(path)?))) else {
-        return Ok(());
-    };
+    let Some(path) = &options.soft_tokens else { return Ok(()) };
     let given = [Some(&options.clip), options.words.as_ref()].into_iter().flatten().map(PathBuf::as_path);
-    if given.chain(others).filter_map(real).any(|read| to.starts_with(read)) {
+    if files::replaces(path, given.chain(others)) {
         return Err(TranscribeError::Overwrites { path: path.clone() });
     }
     Ok(())
@@ -328,7 +326,8 @@ impl Pair<'_> {
         let encode = || {
             let Some(window) = windows.next() else { return Ok(None) };
             wanted(progress)?;
-            let rows = cut.frames(window.range.start * 4..frames.min(window.range.end * 4))?;
+            let rows =
+                cut.frames(window.range.start * FRAMES_PER_TOKEN..frames.min(window.range.end * FRAMES_PER_TOKEN))?;
             let mut soft = encoder.encode(rows)?;
             encoded += 1;
             Ok(Some(soft.split_off(window.stale() * width)))

@@ -4,7 +4,7 @@ use super::TranscribeError;
 use super::contract::{ByLength, Extent};
 use super::encoder::tensor;
 use crate::eval::{HostTensor, Values};
-use crate::models::reader::Reading;
+use crate::models::reader::{Reading, token_mask};
 use crate::models::windows::{BadOverlap, Window, Windows};
 use crate::pipeline::run::Callable;
 use std::collections::BTreeMap;
@@ -78,20 +78,13 @@ impl<'a> Reader<'a> {
     /// No function takes so many, or the run failed.
     pub fn read(&mut self, soft: &[f32]) -> Result<Labels, TranscribeError> {
         let path = self.functions.path().to_path_buf();
-        let (tokens, width, longest) = (soft.len() / self.width.max(1), self.width, self.functions.longest());
-        let (length, function) = self.functions.holding(tokens).ok_or_else(|| TranscribeError::Window {
-            path: path.clone(),
-            found: tokens,
-            longest,
-            unit: "tokens",
-        })?;
+        let (tokens, width) = (soft.len() / self.width.max(1), self.width);
+        let (length, function) = self.functions.holding(tokens, "tokens")?;
         let mut padded = soft.to_vec();
         padded.resize(length * width, 0.0);
-        let mut mask = vec![1.0; tokens];
-        mask.resize(length, 0.0);
         let inputs = BTreeMap::from([
             (SOFT_TOKENS.into(), tensor(vec![1, length, width], padded)?),
-            (TOKEN_MASK.into(), tensor(vec![1, length], mask)?),
+            (TOKEN_MASK.into(), tensor(vec![1, length], token_mask(tokens, length))?),
         ]);
         let (outputs, _) = function.run.run(&inputs)?;
         let wrong = |output, found| TranscribeError::Values { path: path.clone(), output, found, expected: length };
