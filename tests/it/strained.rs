@@ -30,13 +30,17 @@ fn too_few_descriptors() {
 
 #[test]
 fn files_that_may_not_grow() {
+    // The system's signal for it is ignored by whoever starts the job, or is the job's own to take.
+    let signals = ["trap '' XFSZ; ", ""];
     for (blocks, expected) in [(1, 2), (20, 2), (1 << 20, 0)] {
-        let dir = tempfile::tempdir().unwrap();
-        let (code, told) = reader_under(&format!("trap '' XFSZ; ulimit -f {blocks}"), dir.path());
-        assert_eq!(code, expected, "{told}");
-        if code != 0 {
-            assert!(told.contains("the weight file could not be written"), "{told}");
-            assert_eq!(listed(&dir.path().join("out")), [""; 0]);
+        for signal in signals {
+            let dir = tempfile::tempdir().unwrap();
+            let (code, told) = reader_under(&format!("{signal}ulimit -f {blocks}"), dir.path());
+            assert_eq!(code, expected, "{told}");
+            if code != 0 {
+                assert!(told.contains("the weight file could not be written"), "{told}");
+                assert_eq!(listed(&dir.path().join("out")), [""; 0]);
+            }
         }
     }
 }
