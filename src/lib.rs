@@ -37,6 +37,7 @@ pub mod bundle;
 pub mod gate;
 
 pub mod provenance;
+pub mod recipe;
 
 pub mod pipeline;
 

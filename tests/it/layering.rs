@@ -13,7 +13,7 @@ const LEVELS: [&[&str]; 11] = [
     &["eval", "emit"],
     &["bundle"],
     &["gate"],
-    &["provenance"],
+    &["provenance", "recipe"],
     &["pipeline"],
     &["cli"],
 ];
