@@ -80,6 +80,7 @@ fn has_weights(file: &StoredFile) -> bool {
 mod tests {
     use super::*;
     use crate::gate::{Golden, Tensors, Verdict};
+    use crate::pipeline::gate::evidence::{Evidence, EvidenceKind};
     use std::collections::BTreeMap;
 
     /// Holds a golden that names the files `named` against a record of the files `made_of`.
@@ -94,7 +95,8 @@ mod tests {
         }))
         .unwrap();
         let golden = Golden { name: "clip".into(), tensors: Tensors::from(BTreeMap::new()) };
-        let file = GoldenFile { path: "clip".into(), sources: named.iter().map(digest).collect(), golden };
+        let evidence = Evidence { kind: EvidenceKind::Golden, name: "clip".into(), sha256: Digest::of(b"") };
+        let file = GoldenFile { path: "clip".into(), sources: named.iter().map(digest).collect(), golden, evidence };
         check(Some(&record), &[file]).map(|check| check.verdict).map_err(|e| e.to_string())
     }
 
