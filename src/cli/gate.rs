@@ -151,6 +151,7 @@ fn failure(error: &GateFailure) -> Failure {
         GateFailure::Golden(_)
         | GateFailure::Clip { .. }
         | GateFailure::Clips(_)
+        | GateFailure::Evidence(_)
         | GateFailure::Source(_)
         | GateFailure::Record(_)
         | GateFailure::Tree(_)
@@ -179,7 +180,7 @@ const fn exit_of_gate(error: &GateError<RunError>) -> Exit {
 }
 
 fn report(gated: &Gated, seconds: f64) -> Report {
-    let Gated { artefact, digest_root, other, runtime, precision, precision_from, casts, report } = gated;
+    let Gated { artefact, digest_root, other, runtime, precision, precision_from, casts, evidence, report } = gated;
     let mut table = Table::default();
     table
         .row("artefact", artefact)
@@ -210,6 +211,7 @@ fn report(gated: &Gated, seconds: f64) -> Report {
         "precision": precision,
         "precision_from": precision_from,
         "casts": casts,
+        "evidence": evidence,
         "verdict": verdict,
         "passed": passed && !nothing,
         "report": report,

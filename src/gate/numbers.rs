@@ -1,6 +1,6 @@
 //! Reading tensors of a clip or of a run, and what is judged of any model's numbers.
 
-use super::{Case, Check, GateError, Golden, GoldenError, Tensors};
+use super::{Case, Check, GateError, Golden, GoldenError, Measure, Tensors};
 use crate::eval::{HostTensor, Values};
 use serde::Serialize;
 use serde_json::json;
@@ -87,7 +87,8 @@ pub fn finite_check(clips: &[(&str, usize)]) -> Check {
         Some((clip, n)) => format!("{} of {} clips have values that are not, {clip} {n}", bad.len(), clips.len()),
     };
     let named: Vec<&str> = bad.iter().map(|(clip, _)| *clip).collect();
-    Check::run("finite", bad.is_empty(), says, json!({ "clips": clips.len(), "not_finite": named }))
+    let measure = Measure::none("not_finite", clips.iter().map(|(_, n)| n).sum());
+    Check::run("finite", [measure], says, json!({ "clips": clips.len(), "not_finite": named }))
 }
 
 /// The check of [`repeat`] over clips given with their names.
@@ -100,5 +101,6 @@ pub fn repeats_check(clips: &[(&str, &Repeats)], repeats: usize) -> Check {
         None => format!("{repeats} runs of each clip gave the same bits"),
         Some(clip) => format!("{} of {} clips gave other bits when run again, such as {clip}", bad.len(), clips.len()),
     };
-    Check::run("repeats", bad.is_empty(), says, json!({ "runs": repeats, "clips": clips.len(), "unlike": bad }))
+    let measure = Measure::none("unlike", clips.iter().map(|(_, r)| r.unlike).sum());
+    Check::run("repeats", [measure], says, json!({ "runs": repeats, "clips": clips.len(), "unlike": bad }))
 }

@@ -8,7 +8,9 @@
 use super::numbers::{self, Repeats, finite_check, given, leading_ones, repeat, repeats_check, run, with_values};
 use super::red_arm::{self, Arm, Outcome};
 use super::transcripts::{self, Read};
-use super::{Case, Check, GateError, Golden, GoldenError, Limits, Options, Report, Subject, Tensors, Vocabulary};
+use super::{
+    Case, Check, GateError, Golden, GoldenError, Limits, Measure, Options, Report, Subject, Tensors, Vocabulary,
+};
 use crate::eval::{HostTensor, Values};
 use crate::models::reader::{HostRuleError, Reading, token_mask};
 use crate::plural::counted;
@@ -343,7 +345,7 @@ fn labels_check(found: &[Found], limits: &Limits) -> Check {
         says.push_str(&format!("; no margin told by {}", counted(found.len() - told.len(), "clip")));
     }
     let figures = json!({ "clips": told.len(), "judged": clear, "above_margin": bad.len(), "widest_flip": widest });
-    Check::run(NAME, bad.is_empty(), says, figures)
+    Check::run(NAME, [Measure::none("above_margin", bad.len())], says, figures)
 }
 
 fn flips_check(found: &[Found], limits: &Limits) -> Check {
@@ -375,7 +377,7 @@ fn flips_check(found: &[Found], limits: &Limits) -> Check {
         format!("{clip} token {}: {}, the reference {}, margin {margin}{blank}", flip.token, flip.found, flip.reference)
     };
     let lines = found.iter().flat_map(|f| f.flips.iter().map(|flip| line(&f.clip, flip))).collect();
-    Check::run("flips", flips <= allowed, says, figures).with_lines(lines)
+    Check::run("flips", [Measure::at_most("flips", flips as f64, allowed as f64)], says, figures).with_lines(lines)
 }
 
 fn blanks_check(found: &[Found], limits: &Limits) -> Check {
@@ -409,7 +411,7 @@ fn blanks_check(found: &[Found], limits: &Limits) -> Check {
         Check::not_run(NAME, reason)
     } else {
         let figures = json!({ "judged": clear, "flips": flips().count(), "above_margin": bad.len() });
-        Check::run(NAME, bad.is_empty(), says, figures)
+        Check::run(NAME, [Measure::none("above_margin", bad.len())], says, figures)
     };
     check.with_lines(flips().map(line).collect())
 }

@@ -1,6 +1,6 @@
 //! Red arms: runs whose input is spoilt on purpose, which must break the result.
 
-use super::{Check, Limits};
+use super::{Check, Limits, Measure};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -114,5 +114,6 @@ pub fn check(name: &'static str, applies: &str, clips: &[(&str, &Arm)]) -> Check
         json!({ "applies_to": applies, "broke": broke, "held": held, "unclear": unclear, "not_applicable": none });
     let toothless = clips.iter().filter(|(_, arm)| matches!(arm.outcome, Outcome::Held | Outcome::Unclear));
     let lines = toothless.map(|(clip, arm)| format!("{clip}: {}", arm.says)).collect();
-    Check::run(name, held.is_empty(), says, figures).with_lines(lines)
+    let measures = [Measure::none("held", held.len()), Measure::at_least("broke", broke.len() as f64, 1.0)];
+    Check::run(name, measures, says, figures).with_lines(lines)
 }

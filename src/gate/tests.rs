@@ -210,6 +210,92 @@ fn each_fault_of_an_encoder_fails_its_check() {
     "#);
 }
 
+/// What each check that was run is judged by, with a mark where it does not hold.
+fn measured(report: &Report) -> String {
+    let sign = |bound| if bound == Bound::AtLeast { ">=" } else { "<=" };
+    let one = |m: &Measure| {
+        let fails = if m.holds() { "" } else { " FAILS" };
+        format!(" {} {} {} {}{fails}", m.name, (m.number * 1e5).round() / 1e5, sign(m.bound), m.limit)
+    };
+    let line = |c: &Check| format!("{}:{}\n", c.name, c.measures.iter().map(one).collect::<Vec<_>>().join(","));
+    report.checks.iter().filter(|c| !matches!(c.verdict, Verdict::NotRun { .. })).map(line).collect()
+}
+
+#[test]
+fn every_check_of_an_encoder_has_its_measures() {
+    insta::assert_snapshot!(measured(&gated(Fault::None, &CLASSES, Precision::Fp16)), @"
+    cosine: least_mean 1 >= 0.999
+    finite: not_finite 0 <= 0
+    repeats: unlike 0 <= 0
+    red arm half_mask: held 0 <= 0, broke 1 >= 1
+    red arm padding: held 0 <= 0, broke 2 >= 1
+    ");
+    insta::assert_snapshot!(measured(&gated(Fault::DullMask, &CLASSES, Precision::Fp32)), @"
+    cosine: least_mean 1 >= 0.999, min 1 >= 0.99999
+    finite: not_finite 0 <= 0
+    repeats: unlike 0 <= 0
+    red arm half_mask: held 1 <= 0 FAILS, broke 0 >= 1 FAILS
+    red arm padding: held 0 <= 0, broke 2 >= 1
+    ");
+    insta::assert_snapshot!(measured(&gated(Fault::NotFinite, &CLASSES, Precision::Fp32)), @"
+    cosine: least_mean 0.75 >= 0.999 FAILS, min 0 >= 0.99999 FAILS
+    finite: not_finite 4 <= 0 FAILS
+    repeats: unlike 0 <= 0
+    red arm half_mask: held 0 <= 0, broke 1 >= 1
+    red arm padding: held 0 <= 0, broke 2 >= 1
+    ");
+    insta::assert_snapshot!(measured(&gated(Fault::Wobble, &CLASSES, Precision::Fp16)), @"
+    cosine: least_mean 1 >= 0.999
+    finite: not_finite 0 <= 0
+    repeats: unlike 4 <= 0 FAILS
+    red arm half_mask: held 0 <= 0, broke 1 >= 1
+    red arm padding: held 0 <= 0, broke 2 >= 1
+    ");
+    let not_run = &gated(Fault::None, &[16], Precision::Fp32).checks[3];
+    assert_eq!((&not_run.measures, not_run.verdict == Verdict::Pass), (&Vec::new(), false));
+    assert_eq!(Check::run("empty", [], String::new(), serde_json::Value::Null).verdict, Verdict::Fail);
+}
+
+#[test]
+fn a_check_as_json() {
+    let json = |check: &Check| serde_json::to_string_pretty(check).unwrap();
+    insta::assert_snapshot!(json(&gated(Fault::NotFinite, &[16], Precision::Fp16).checks[1]), @r#"
+    {
+      "name": "finite",
+      "verdict": {
+        "outcome": "fail"
+      },
+      "measures": [
+        {
+          "name": "not_finite",
+          "number": 1.0,
+          "bound": "at_most",
+          "limit": 0.0
+        }
+      ],
+      "says": "1 of 1 clips have values that are not, f16 1",
+      "figures": {
+        "clips": 1,
+        "not_finite": [
+          "f16"
+        ]
+      }
+    }
+    "#);
+    insta::assert_snapshot!(json(&gated(Fault::None, &[16], Precision::Fp16).checks[3]), @r#"
+    {
+      "name": "red arm half_mask",
+      "verdict": {
+        "outcome": "not_run",
+        "reason": "it applies to clips of n % 4 == 2 frames, and no clip is one"
+      },
+      "measures": [],
+      "says": "",
+      "figures": null
+    }
+    "#);
+}
+
 #[test]
 fn an_arm_without_a_clip_is_not_run() {
     let report = gated(Fault::DullMask, &[16], Precision::Fp32);
@@ -454,6 +540,43 @@ fn each_fault_of_a_reader_fails_its_check() {
     transcripts not run: needs the reference's transcripts, by --transcripts
     wer not run: needs what was truly said, by --wer
     "#);
+}
+
+#[test]
+fn every_check_of_a_reader_has_its_measures() {
+    let of = |fault| measured(&read_by(fault, &[spoken(150, LENGTH)], &options(Precision::Fp32)));
+    insta::assert_snapshot!(of(Fault::None), @"
+    labels: above_margin 0 <= 0
+    flips: flips 0 <= 1
+    blanks: above_margin 0 <= 0
+    finite: not_finite 0 <= 0
+    repeats: unlike 0 <= 0
+    red arm second half: held 0 <= 0, broke 1 >= 1
+    ");
+    insta::assert_snapshot!(of(Fault::Flip(2)), @"
+    labels: above_margin 1 <= 0 FAILS
+    flips: flips 1 <= 1
+    blanks: above_margin 0 <= 0
+    finite: not_finite 0 <= 0
+    repeats: unlike 0 <= 0
+    red arm second half: held 0 <= 0, broke 1 >= 1
+    ");
+    insta::assert_snapshot!(of(Fault::Blank(3)), @"
+    labels: above_margin 0 <= 0
+    flips: flips 0 <= 1
+    blanks: above_margin 1 <= 0 FAILS
+    finite: not_finite 0 <= 0
+    repeats: unlike 0 <= 0
+    red arm second half: held 0 <= 0, broke 1 >= 1
+    ");
+    insta::assert_snapshot!(of(Fault::Fixed), @"
+    labels: above_margin 0 <= 0
+    flips: flips 0 <= 1
+    blanks: above_margin 0 <= 0
+    finite: not_finite 0 <= 0
+    repeats: unlike 0 <= 0
+    red arm second half: held 1 <= 0 FAILS, broke 0 >= 1 FAILS
+    ");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Judging by the task: transcripts that are the reference's, and word errors that are no more.
 
-use super::{Check, Limits, Options};
+use super::{Check, Limits, Measure, Options};
 use crate::eval::{WordErrors, word_errors};
 use crate::models::reader::{HostRuleError, Reading, Words, spans, text};
 use crate::plural::counted;
@@ -170,7 +170,8 @@ pub fn transcripts_check(clips: &[Read], limits: &Limits) -> Check {
         .collect();
     let figures = json!({ "clips": clips.len(), "words": words, "equal": equal, "percent": percent, "unlike": listed });
     let lines = unlike.iter().map(|c| c.unlike()).collect();
-    Check::run(NAME, percent >= limits.transcripts_percent, says, figures).with_lines(lines)
+    let measure = Measure::at_least("equal_percent", percent, limits.transcripts_percent);
+    Check::run(NAME, [measure], says, figures).with_lines(lines)
 }
 
 /// Whether the word error rate is not above the reference's by more than allowed. Of no word there is no rate.
@@ -196,8 +197,7 @@ pub fn wer_check(clips: &[Read], limits: &Limits) -> Check {
         100.0 * reference.rate(),
     );
     let figures = json!({ "found": found, "reference": reference, "points": points });
-    // As many errors more as are allowed pass, whatever the last bit of a rate is.
-    Check::run(NAME, points <= limits.wer_points + 1e-9, says, figures)
+    Check::run(NAME, [Measure::at_most("points", points, limits.wer_points)], says, figures)
 }
 
 #[cfg(test)]
@@ -248,6 +248,7 @@ mod tests {
             transcripts_check(&clips(&found), &limits)
         };
         assert_eq!([0, 1].map(|n| with(n).verdict), [Verdict::Pass, Verdict::Pass]);
+        assert_eq!(with(1).measures, [Measure::at_least("equal_percent", 95.0, 95.0)]);
         assert_eq!(with(2).verdict, Verdict::Fail);
         insta::assert_snapshot!(with(2).says, @"18 of 20 are the reference's (90.0 %), 40 words");
         assert_eq!(transcripts_check(&clips(&[None]), &limits).verdict, Verdict::Fail);
@@ -285,6 +286,7 @@ mod tests {
         let check = wer_check(&clips(&[Some("a b"), Some("x b")]), &limits);
         assert_eq!(check.verdict, Verdict::Fail);
         insta::assert_snapshot!(check.says, @"70.00 % of 10 words, the reference 60.00 %, +10.00 points");
+        assert_eq!(check.measures, [Measure::at_most("points", 10.0, 0.1)]);
         // One word in a thousand more is 0.1 points.
         let mut long = clips(&[Some("a b")]);
         long[0].truth = Some("w ".repeat(1000));

@@ -1,6 +1,6 @@
 //! What became of each check, and of them all.
 
-use super::{Limits, Options};
+use super::{Limits, Measure, Options};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -20,8 +20,9 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Pass where it held.
-    pub fn of(held: bool) -> Verdict {
+    /// Pass where every measure holds. Of none nothing is known, which is no pass.
+    pub fn of(measures: &[Measure]) -> Verdict {
+        let held = !measures.is_empty() && measures.iter().all(Measure::holds);
         if held { Verdict::Pass } else { Verdict::Fail }
     }
 }
@@ -33,25 +34,28 @@ pub struct Check {
     pub name: &'static str,
     /// What became of it.
     pub verdict: Verdict,
+    /// What the verdict is made of; none where it was not run.
+    pub measures: Vec<Measure>,
     /// Its figures in a sentence; empty where it was not run.
     pub says: String,
     /// More for people, a line each, such as every flip; the clips' figures have the same.
     #[serde(skip)]
     pub lines: Vec<String>,
-    /// Its figures.
+    /// Figures besides.
     pub figures: Value,
 }
 
 impl Check {
-    /// A check that was run.
-    pub fn run(name: &'static str, held: bool, says: String, figures: Value) -> Check {
-        Check { name, verdict: Verdict::of(held), says, lines: Vec::new(), figures }
+    /// A check that was run, which passed where all its measures hold.
+    pub fn run(name: &'static str, measures: impl Into<Vec<Measure>>, says: String, figures: Value) -> Check {
+        let measures = measures.into();
+        Check { name, verdict: Verdict::of(&measures), measures, says, lines: Vec::new(), figures }
     }
 
     /// A check that was not.
     pub fn not_run(name: &'static str, reason: impl Into<String>) -> Check {
         let verdict = Verdict::NotRun { reason: reason.into() };
-        Check { name, verdict, says: String::new(), lines: Vec::new(), figures: Value::Null }
+        Check { name, verdict, measures: Vec::new(), says: String::new(), lines: Vec::new(), figures: Value::Null }
     }
 
     /// The same check with lines for people.

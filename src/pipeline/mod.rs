@@ -22,7 +22,10 @@ pub use compile::{CompileError, CompileOptions, Compiled, CoreAiTarget, compile}
 pub use diff::{Changes, DiffError, Difference, FileFact, Side, diff};
 pub use encoder::{EncoderOptions, encoder};
 pub use features::{Extracted, FeaturesError, FeaturesOptions, features};
-pub use gate::{ClipFilesError, GateFailure, GateOptions, Gated, GoldenFileError, OtherArtefact, SourceMismatch, gate};
+pub use gate::{
+    ClipFilesError, Evidence, EvidenceError, EvidenceKind, GateFailure, GateOptions, Gated, GoldenFileError,
+    OtherArtefact, SourceMismatch, gate,
+};
 pub use inspect::{
     AiModelView, BlockerView, CompiledView, FunctionView, InspectError, Inspection, PackageView, WeightView, inspect,
 };

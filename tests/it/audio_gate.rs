@@ -2,7 +2,8 @@
 
 use crate::cli::{command, fixture};
 use crate::gate::Golden;
-use serde_json::Value;
+use eg2_convert::digest::Digest;
+use serde_json::{Value, json};
 use std::path::Path;
 
 const ENCODER: &str = "out/eg2_encoder_fp32_T200_T400.mlpackage";
@@ -86,11 +87,25 @@ fn recordings_through_both_artefacts() {
     // With a golden beside, its checks are run as well; transcripts are asked of both.
     fs_err::write(dir.path().join("both.tsv"), format!("spoken\t{said}\ngolden\t\n")).unwrap();
     let golden = Golden::of(198).write(&dir.path().join("golden.safetensors"));
-    let (code, told, _) = gated(dir.path(), &[&of_encoder[..], &["both.tsv", "--golden", &golden]].concat());
+    let with_truth = [&of_encoder[..], &["both.tsv", "--wer", "both.tsv", "--golden", &golden]].concat();
+    let (code, told, json) = gated(dir.path(), &with_truth);
     assert_eq!(code, 4, "nothing is said in the golden, by its line: {told}");
     for check in ["cosine pass", "red arm half_mask pass", "transcripts fail", "audio transcripts pass"] {
         assert!(told.contains(check), "{check}: {told}");
     }
+    let expected = [
+        ("golden", "golden.safetensors"),
+        ("words", "words.txt"),
+        ("transcripts", "both.tsv"),
+        ("truth", "both.tsv"),
+        ("recording", "clips/spoken.wav"),
+    ];
+    let expected = expected.map(|(kind, file)| {
+        let path = dir.path().join(file);
+        let sha256 = Digest::of_file(&path).unwrap().0;
+        json!({ "kind": kind, "name": path.file_name().unwrap().to_str(), "sha256": sha256 })
+    });
+    assert_eq!(json["evidence"], Value::from(expected.to_vec()));
 }
 
 #[test]

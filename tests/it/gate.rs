@@ -4,6 +4,7 @@ use crate::cli::{command, fixture, run};
 use crate::clip::{CLASSES, CLIP, WIDTH, golden, inputs};
 use crate::python::coreai_python;
 use eg2_convert::digest::Digest;
+use eg2_convert::gate::Bound;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -82,6 +83,23 @@ macro_rules! table {
     };
 }
 
+/// Makes each verdict again of the numbers and limits in the JSON.
+fn held_to_what_is_told(json: &Value) {
+    for check in json["report"]["checks"].as_array().unwrap() {
+        let measures = check["measures"].as_array().unwrap();
+        let holds = |m: &Value| {
+            let bound: Bound = serde_json::from_value(m["bound"].clone()).unwrap();
+            m["number"].as_f64().zip(m["limit"].as_f64()).is_some_and(|(number, limit)| bound.holds(number, limit))
+        };
+        let verdict = match (measures.is_empty(), measures.iter().all(holds)) {
+            (true, _) => "not_run",
+            (false, true) => "pass",
+            (false, false) => "fail",
+        };
+        assert_eq!(check["verdict"]["outcome"], verdict, "{check:#}");
+    }
+}
+
 #[test]
 fn encoders_pass() {
     let dir = tempfile::tempdir().unwrap();
@@ -104,6 +122,13 @@ fn encoders_pass() {
             let check = checks.iter().find(|c| c["name"] == format!("red arm {name}")).unwrap();
             (check["verdict"]["outcome"].clone(), check["figures"]["broke"].clone())
         };
+        let evidence = json["evidence"].as_array().unwrap();
+        let names: Vec<String> =
+            evidence.iter().map(|e| format!("{} {}", e["kind"], e["name"]).replace('"', "")).collect();
+        assert_eq!(names, CLASSES.map(|n| format!("golden f{n}.safetensors")), "by name");
+        let of_file = Digest::of_file(&clips.join(format!("f{}.safetensors", CLASSES[0]))).unwrap().0.to_string();
+        assert_eq!(evidence[0]["sha256"], of_file);
+        held_to_what_is_told(&json);
         assert_eq!(arms("half_mask"), ("pass".into(), serde_json::json!(["f198"])));
         assert_eq!(arms("padding"), ("pass".into(), serde_json::json!(["f197", "f199"])));
     }
@@ -134,6 +159,9 @@ fn one_wrong_token_fails() {
     assert_eq!((code, err.as_str()), (4, ""));
     assert!(out.contains("at token 7"), "{out}");
     table!(out);
+    let (code, out, _) = run(dir.path(), &["gate", &artefact, "--golden", &path, "--json"]);
+    assert_eq!(code, 4);
+    held_to_what_is_told(&serde_json::from_str(&out).unwrap());
     let lax = ["gate", &artefact, "--golden", &path, "--cosine-min", "-1", "--cosine-mean", "0.9"];
     assert_eq!(run(dir.path(), &lax).0, 0, "limits are the user's");
 }

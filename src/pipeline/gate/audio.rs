@@ -1,6 +1,7 @@
 //! Recordings through an encoder and a reader, for the gate's checks of the task.
 
 use super::clip_files::by_name;
+use super::evidence::{Evidence, EvidenceKind};
 use super::{GateFailure, GateOptions, Texts};
 use crate::dsp::{Features, Wav};
 use crate::gate::{self, Check, Heard, Options, audio, unheard};
@@ -14,8 +15,16 @@ use std::path::Path;
 /// An artefact of the pair: its path, and its functions to be called by the pair alone.
 pub type Half<'a> = (&'a Path, Vec<Callable<'a>>);
 
-/// The checks of the recordings that the user gave, and what was heard in each. `encoder` and `reader` are both there, or
-/// what is absent is told.
+/// What the recordings show.
+pub struct Judged {
+    pub checks: Vec<Check>,
+    /// What was heard in each.
+    pub heard: Vec<Heard>,
+    /// Those that were heard.
+    pub evidence: Vec<Evidence>,
+}
+
+/// The checks of the recordings that the user gave. `encoder` and `reader` are both there, or what is absent is told.
 ///
 /// # Errors
 /// A recording cannot be read, an artefact does not take it, or a line of the user's is missing.
@@ -25,7 +34,7 @@ pub fn checks(
     texts: &Texts,
     [encoder, reader]: [Option<Half<'_>>; 2],
     interrupt: &Interrupt,
-) -> Result<(Vec<Check>, Vec<Heard>), GateFailure> {
+) -> Result<Judged, GateFailure> {
     let clips = by_name(&options.audio, "wav")?;
     // A recording that is not there or is none is told before any is heard.
     for path in clips.values() {
@@ -35,9 +44,9 @@ pub fn checks(
         .map_err(|source| GateFailure::Gate(gate::GateError::Transcripts(source)))?;
     let (encoder, reader, words) = match (encoder, reader, &texts.words) {
         (Some(encoder), Some(reader), Some(words)) => (encoder, reader, words),
-        (None, _, _) => return Ok((unheard("needs an encoder, by --encoder"), Vec::new())),
-        (_, None, _) => return Ok((unheard("needs a reader, by --reader"), Vec::new())),
-        (_, _, None) => return Ok((unheard("needs the reader's words, by --words"), Vec::new())),
+        (None, _, _) => return Ok(Judged::none("needs an encoder, by --encoder")),
+        (_, None, _) => return Ok(Judged::none("needs a reader, by --reader")),
+        (_, _, None) => return Ok(Judged::none("needs the reader's words, by --words")),
     };
     let paths = [encoder.0, reader.0];
     let mut pair = Pair {
@@ -46,12 +55,22 @@ pub fn checks(
         overlap: options.overlap,
     };
     pair.hold(paths)?;
-    let mut heard = Vec::new();
+    let (mut heard, mut evidence) = (Vec::new(), Vec::new());
     for (clip, path) in clips {
-        heard.push(hear(&mut pair, clip, &path, words, reader.0, interrupt)?);
+        let hear = || hear(&mut pair, clip, &path, words, reader.0, interrupt);
+        let (found, file) = Evidence::of(EvidenceKind::Recording, &path, hear)?;
+        heard.push(found);
+        evidence.push(file);
     }
     let checks = audio(&heard, judged).map_err(|source| GateFailure::Gate(gate::GateError::Transcripts(source)))?;
-    Ok((checks, heard))
+    Ok(Judged { checks, heard, evidence })
+}
+
+impl Judged {
+    /// Where nothing was heard.
+    fn none(reason: &str) -> Judged {
+        Judged { checks: unheard(reason), heard: Vec::new(), evidence: Vec::new() }
+    }
 }
 
 /// Hears a clip, and reads it again with the second half of its soft tokens zeroed.

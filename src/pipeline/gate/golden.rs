@@ -1,6 +1,7 @@
 //! Golden files: one clip each, safetensors, and what weights the reference had by `source_sha256` in the header.
 
 use super::clip_files::{ClipFilesError, by_name};
+use super::evidence::{Evidence, EvidenceError, EvidenceKind};
 use crate::checkpoint::Checkpoint;
 use crate::digest::Digest;
 use crate::eval::{HostTensor, Values};
@@ -35,6 +36,8 @@ pub struct GoldenFile {
     pub sources: Vec<Digest>,
     /// The clip, called as the file without its ending.
     pub golden: Golden,
+    /// The file as it was read.
+    pub evidence: Evidence,
 }
 
 /// Why golden files cannot be used.
@@ -55,6 +58,8 @@ pub enum GoldenFileError {
     Source { path: PathBuf, found: String },
     #[error(transparent)]
     Files(#[from] ClipFilesError),
+    #[error(transparent)]
+    Evidence(#[from] EvidenceError),
 }
 
 /// Reads every file of `given`, and every `.safetensors` of the folders among them, sorted by name.
@@ -66,18 +71,24 @@ pub fn read_all(given: &[PathBuf]) -> Result<Vec<GoldenFile>, GoldenFileError> {
 }
 
 fn read(name: String, path: PathBuf) -> Result<GoldenFile, GoldenFileError> {
-    let unusable = |source: RunError| GoldenFileError::Tensor { path: path.clone(), source: Box::new(source) };
-    let file = Checkpoint::open_file(&path).map_err(|e| unusable(e.into()))?;
+    let ((tensors, sources), evidence) = Evidence::of(EvidenceKind::Golden, &path, || content(&path))?;
+    Ok(GoldenFile { path, sources, golden: Golden { name, tensors }, evidence })
+}
+
+/// A clip's tensors, and the digests of the reference's weights.
+fn content(path: &Path) -> Result<(Tensors, Vec<Digest>), GoldenFileError> {
+    let unusable = |source: RunError| GoldenFileError::Tensor { path: path.into(), source: Box::new(source) };
+    let file = Checkpoint::open_file(path).map_err(|e| unusable(e.into()))?;
     let mut tensors = Tensors::new();
     for tensor in TENSORS {
         let found = match file.fact(tensor) {
-            Some(fact) if fact.dtype == DType::I64 => Some(narrowed(&file, tensor, fact, &path)?),
-            Some(_) | None => read_tensor(&file, tensor, &path).map_err(unusable)?,
+            Some(fact) if fact.dtype == DType::I64 => Some(narrowed(&file, tensor, fact, path)?),
+            Some(_) | None => read_tensor(&file, tensor, path).map_err(unusable)?,
         };
         tensors.extend(found.map(|found| (tensor.to_string(), found)));
     }
-    let sources = file.metadata(SOURCE_KEY).map_or(Ok(Vec::new()), |found| sources(found, &path))?;
-    Ok(GoldenFile { path, sources, golden: Golden { name, tensors } })
+    let sources = file.metadata(SOURCE_KEY).map_or(Ok(Vec::new()), |found| sources(found, path))?;
+    Ok((tensors, sources))
 }
 
 fn sources(found: &str, path: &Path) -> Result<Vec<Digest>, GoldenFileError> {

@@ -2,10 +2,12 @@
 
 mod audio;
 mod clip_files;
+mod evidence;
 mod golden;
 mod source;
 
 pub use clip_files::ClipFilesError;
+pub use evidence::{Evidence, EvidenceError, EvidenceKind};
 pub use golden::GoldenFileError;
 pub use source::SourceMismatch;
 
@@ -79,6 +81,8 @@ pub enum GateFailure {
     #[error(transparent)]
     Clips(#[from] ClipFilesError),
     #[error(transparent)]
+    Evidence(#[from] EvidenceError),
+    #[error(transparent)]
     Audio(#[from] TranscribeError),
     #[error("an artefact is judged by goldens, with --golden, or by recordings, with --audio: neither is given")]
     NothingToJudgeBy,
@@ -123,6 +127,8 @@ pub struct Gated {
     pub precision_from: &'static str,
     /// Inputs that were of another dtype than declared.
     pub casts: Vec<InputCast>,
+    /// The files it was judged by: goldens by name, words, transcripts, what was said, recordings by name.
+    pub evidence: Vec<Evidence>,
     /// The checks.
     pub report: Report,
 }
@@ -185,7 +191,7 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
 
     let other = Other::of(options, model, interrupt)?;
     let together = other.as_ref().map(Other::identity).transpose()?;
-    texts.words = words(options, model, &artefact, other.as_ref())?;
+    texts.read_words(options, model, &artefact, other.as_ref())?;
     let readers = match &other {
         Some(reader) if reader.model == Model::Reader => running(&reader.artefact, interrupt)?,
         Some(_) | None => Vec::new(),
@@ -209,15 +215,18 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
     };
     let mut report = report.map_err(|error| with_path(error, &goldens))?;
     report.checks.insert(0, source);
+    let mut evidence: Vec<Evidence> = goldens.iter().map(|file| file.evidence.clone()).collect();
+    evidence.append(&mut texts.evidence);
     if !options.audio.is_empty() {
         let own = Some((options.artefact.as_path(), artefact.functions(eval::Options::default())?));
         let pair = match (model, Other::half(other.as_ref())?) {
             (Model::Encoder, reader) => [own, reader],
             (Model::Reader, encoder) => [encoder, own],
         };
-        let (checks, heard) = audio::checks(options, &judged, &texts, pair, interrupt)?;
-        report.checks.extend(checks);
-        report.clips.extend(heard.iter().map(|heard| json!(heard)));
+        let found = audio::checks(options, &judged, &texts, pair, interrupt)?;
+        report.checks.extend(found.checks);
+        report.clips.extend(found.heard.iter().map(|heard| json!(heard)));
+        evidence.extend(found.evidence);
     }
     Ok(Gated {
         artefact: name_of(&options.artefact),
@@ -227,6 +236,7 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         precision,
         precision_from,
         casts: casts(&cases),
+        evidence,
         report,
     })
 }
@@ -374,20 +384,8 @@ struct Texts {
     words: Option<Words>,
     transcripts: Option<Transcripts>,
     truth: Option<Transcripts>,
-}
-
-/// The reader's words: as many as the reader that is judged, or else the one that is given, has rows.
-fn words(
-    options: &GateOptions,
-    model: Model,
-    artefact: &Artefact,
-    other: Option<&Other<'_>>,
-) -> Result<Option<Words>, WordsError> {
-    let reader = match model {
-        Model::Reader => Some(artefact),
-        Model::Encoder => other.map(|other| &other.artefact),
-    };
-    options.words.as_deref().map(|path| Words::read(path, reader.and_then(rows))).transpose()
+    /// The files, words first.
+    evidence: Vec<Evidence>,
 }
 
 /// Rows of a reader's table, by what it says of itself.
@@ -398,17 +396,40 @@ fn rows(reader: &Artefact) -> Option<usize> {
 impl Texts {
     /// All but the words, which are held against a reader.
     fn read(options: &GateOptions) -> Result<Texts, GateFailure> {
-        let lines = |path: &Option<PathBuf>| {
-            path.as_ref().map(|path| {
+        let mut evidence = Vec::new();
+        let mut lines = |kind, path: Option<&Path>| {
+            let Some(path) = path else { return Ok(None) };
+            let (found, file) = Evidence::of(kind, path, || {
                 let parsed = Transcripts::parse(&text(path)?);
-                parsed.map_err(|source| GateFailure::Lines { path: path.clone(), source })
-            })
+                parsed.map_err(|source| GateFailure::Lines { path: path.into(), source })
+            })?;
+            evidence.push(file);
+            Ok::<_, GateFailure>(Some(found))
         };
-        Ok(Texts {
-            words: None,
-            transcripts: lines(&options.transcripts).transpose()?,
-            truth: lines(&options.truth).transpose()?,
-        })
+        let transcripts = lines(EvidenceKind::Transcripts, options.transcripts.as_deref())?;
+        let truth = lines(EvidenceKind::Truth, options.truth.as_deref())?;
+        Ok(Texts { words: None, transcripts, truth, evidence })
+    }
+
+    /// The reader's words: as many as the reader that is judged, or else the one that is given, has rows.
+    fn read_words(
+        &mut self,
+        options: &GateOptions,
+        model: Model,
+        artefact: &Artefact,
+        other: Option<&Other<'_>>,
+    ) -> Result<(), GateFailure> {
+        let reader = match model {
+            Model::Reader => Some(artefact),
+            Model::Encoder => other.map(|other| &other.artefact),
+        };
+        let Some(path) = options.words.as_deref() else { return Ok(()) };
+        let (words, file) = Evidence::of(EvidenceKind::Words, path, || {
+            Ok::<_, GateFailure>(Words::read(path, reader.and_then(rows))?)
+        })?;
+        self.words = Some(words);
+        self.evidence.insert(0, file);
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::golden::GoldenFile;
 use crate::digest::Digest;
-use crate::gate::Check;
+use crate::gate::{Check, Measure};
 use crate::plural::counted;
 use crate::provenance::{StoredFile, StoredRecord};
 use serde_json::json;
@@ -66,7 +66,9 @@ pub fn check(record: Option<&StoredRecord>, goldens: &[GoldenFile]) -> Result<Ch
         return Ok(Check::not_run(NAME, reason));
     }
     let says = format!("{}, of the weights in the record", counted(goldens.len(), "golden"));
-    Ok(Check::run(NAME, true, says, json!({ "goldens": goldens.len() })))
+    // One of others would have been refused above.
+    let measure = Measure::none("of_others", 0);
+    Ok(Check::run(NAME, [measure], says, json!({ "goldens": goldens.len() })))
 }
 
 fn has_weights(file: &StoredFile) -> bool {
@@ -78,6 +80,7 @@ fn has_weights(file: &StoredFile) -> bool {
 mod tests {
     use super::*;
     use crate::gate::{Golden, Tensors, Verdict};
+    use crate::pipeline::gate::evidence::{Evidence, EvidenceKind};
     use std::collections::BTreeMap;
 
     /// Holds a golden that names the files `named` against a record of the files `made_of`.
@@ -92,7 +95,8 @@ mod tests {
         }))
         .unwrap();
         let golden = Golden { name: "clip".into(), tensors: Tensors::from(BTreeMap::new()) };
-        let file = GoldenFile { path: "clip".into(), sources: named.iter().map(digest).collect(), golden };
+        let evidence = Evidence { kind: EvidenceKind::Golden, name: "clip".into(), sha256: Digest::of(b"") };
+        let file = GoldenFile { path: "clip".into(), sources: named.iter().map(digest).collect(), golden, evidence };
         check(Some(&record), &[file]).map(|check| check.verdict).map_err(|e| e.to_string())
     }
 
