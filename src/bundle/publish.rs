@@ -101,6 +101,18 @@ impl Stage {
     /// # Errors
     /// The parent cannot be written in, or has less space than that.
     pub fn new(destination: &Path, needed: u64) -> Result<Stage, PublishError> {
+        Self::in_folder(destination, None, needed)
+    }
+
+    /// As [`new`](Self::new), but in `room`, on the destination's file system.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn within(destination: &Path, room: &Path, needed: u64) -> Result<Stage, PublishError> {
+        Self::in_folder(destination, Some(room), needed)
+    }
+
+    fn in_folder(destination: &Path, room: Option<&Path>, needed: u64) -> Result<Stage, PublishError> {
         let shown = || destination.display().to_string();
         let name = destination.file_name().ok_or_else(|| PublishError::NoName { path: shown() })?;
         let parent = match destination.parent() {
@@ -119,7 +131,7 @@ impl Stage {
         let mut prefix = OsString::from(".");
         prefix.push(name);
         prefix.push(".");
-        let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent).map_err(unwritable)?;
+        let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(room.unwrap_or(&parent)).map_err(unwritable)?;
         let new = folder.path().join(name);
         let stage = Stage { destination: parent.join(name), new, folder, spare, keep: false };
         std::fs::create_dir(&stage.new).map_err(unwritable)?;

@@ -1,13 +1,14 @@
 //! The files of a bundle, each with its digest: the only identity a bundle has.
 
 use crate::digest::Digest;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// One file of a bundle.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FileDigest {
     /// Path within the bundle, with forward slashes.
     pub path: String,

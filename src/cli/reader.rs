@@ -88,7 +88,7 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
     }
     let Opts { config, weights, table, words, synthetic, .. } = opts;
     let origin = match synthetic {
-        Some(seed) => ReaderOrigin::Synthetic { seed, config },
+        Some(seed) => ReaderOrigin::Synthetic { seed, config, words: None },
         None => {
             let config = config_or_default(config).map_err(|e| Failure::new(Exit::BadInput, &e))?;
             ReaderOrigin::Files { config, weights, table, words }

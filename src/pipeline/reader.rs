@@ -45,6 +45,8 @@ pub enum ReaderOrigin {
         seed: u64,
         /// The config.
         config: Option<PathBuf>,
+        /// Rows of the table; those of the published one where it is not said.
+        words: Option<usize>,
     },
 }
 
@@ -68,12 +70,13 @@ pub fn reader(
             check_unit_rows(&source, TABLE)?;
             package(Job { artefacts: vec![ready], source: &source, files }, to, progress)
         }
-        ReaderOrigin::Synthetic { seed, config: path } => {
+        ReaderOrigin::Synthetic { seed, config: path, words } => {
+            let words = words.unwrap_or(PUBLISHED_WORDS);
             let config = path.as_deref().map_or_else(|| Ok(ReaderConfig::v2()), read_config)?;
             let blueprint = Ledger::blueprint(*seed);
-            author(&config, options.tokens, PUBLISHED_WORDS, &blueprint)?;
+            author(&config, options.tokens, words, &blueprint)?;
             let weights = blueprint.into_synthetic();
-            let ready = plan(options, &config, PUBLISHED_WORDS, &weights)?;
+            let ready = plan(options, &config, words, &weights)?;
             let files = SourceFiles::synthetic(*seed, path.as_deref());
             package(Job { artefacts: vec![ready], source: &weights, files }, to, progress)
         }

@@ -6,7 +6,7 @@ use crate::digest::Digest;
 use serde_json::{Value, json};
 
 /// Whom the predicate's build type and builder belong to.
-const HOME: &str = "https://eg2-convert.dev";
+const HOME: &str = "urn:eg2-convert";
 
 /// The statement. Its subjects are the files that ship, by their paths in the release.
 pub fn statement(record: &ReleaseRecord) -> Result<Value, serde_json::Error> {
@@ -34,7 +34,7 @@ pub fn statement(record: &ReleaseRecord) -> Result<Value, serde_json::Error> {
         "predicateType": "https://slsa.dev/provenance/v1",
         "predicate": {
             "buildDefinition": {
-                "buildType": format!("{HOME}/release/v{}", record.release_version),
+                "buildType": format!("{HOME}:release:v{}", record.release_version),
                 "externalParameters": {
                     "recipe": { "name": record.name, "digest": { "sha256": record.recipe_sha256 } },
                     "synthetic": record.synthetic,
@@ -45,7 +45,7 @@ pub fn statement(record: &ReleaseRecord) -> Result<Value, serde_json::Error> {
             },
             "runDetails": {
                 "builder": {
-                    "id": format!("{HOME}/{}", record.tool.name),
+                    "id": format!("{HOME}:{}", record.tool.name),
                     "version": { &record.tool.name: record.tool.version },
                 },
                 "byproducts": [{ "name": RELEASE_FILE, "digest": { "sha256": own } }],

@@ -3,6 +3,8 @@
 //! Level 7: composes the reports of the stages below, none of which knows it exists. A record holds no clock, no
 //! machine path and no random id, so that the same input and options give the same record.
 
+mod intoto;
+pub mod release;
 mod stored;
 
 pub use stored::{StoredFile, StoredRecord, StoredRecordError, StoredSource};

@@ -7,7 +7,7 @@
 use super::intoto;
 use crate::bundle::{FileDigest, Format};
 use crate::digest::Digest;
-use crate::gate::Measure;
+use crate::gate::{self, Bound};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -260,6 +260,20 @@ pub struct GateCheck {
     pub measures: Vec<Measure>,
 }
 
+/// A number that was judged, and by what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measure {
+    /// What was measured.
+    pub name: String,
+    /// The number; none where it was not finite.
+    pub number: Option<f64>,
+    /// Which side of the limit it has to be on.
+    pub bound: Bound,
+    /// The limit.
+    pub limit: f64,
+}
+
 /// Something that was not run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -293,6 +307,32 @@ impl Gate {
         } else {
             Outcome::NotRun
         }
+    }
+}
+
+impl Measure {
+    /// Whether the number keeps to its limit.
+    pub fn holds(&self) -> bool {
+        self.number.is_some_and(|number| self.bound.holds(number, self.limit))
+    }
+}
+
+impl From<&gate::Measure> for Measure {
+    fn from(measure: &gate::Measure) -> Measure {
+        let gate::Measure { name, number, bound, limit } = *measure;
+        Measure { name: name.into(), number: Some(number).filter(|n| n.is_finite()), bound, limit }
+    }
+}
+
+impl From<&gate::Check> for GateCheck {
+    fn from(check: &gate::Check) -> GateCheck {
+        let (outcome, reason) = match &check.verdict {
+            gate::Verdict::Pass => (Outcome::Pass, None),
+            gate::Verdict::Fail => (Outcome::Fail, None),
+            gate::Verdict::NotRun { reason } => (Outcome::NotRun, Some(reason.clone())),
+        };
+        let measures = check.measures.iter().map(Measure::from).collect();
+        GateCheck { name: check.name.into(), outcome, reason, says: check.says.clone(), measures }
     }
 }
 

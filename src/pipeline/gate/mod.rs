@@ -1,7 +1,7 @@
 //! Opens an artefact, its goldens and its record, and has it gated by the file of its model.
 
 mod audio;
-mod clip_files;
+pub(super) mod clip_files;
 mod evidence;
 mod golden;
 mod source;

@@ -1,0 +1,155 @@
+//! What a release is made of: found, hashed, and held against the recipe before anything is made.
+
+use super::error::SourceError;
+use super::{PINNED_REVISION, ReleaseOptions};
+use crate::checkpoint::locate;
+use crate::pipeline::encoder::EncoderWeights;
+use crate::pipeline::origin::SourceFiles;
+use crate::pipeline::reader::ReaderWeights;
+use crate::pipeline::{EncoderOptions, Origin, ReaderOptions, ReaderOrigin};
+use crate::provenance::SourceRecord;
+use crate::provenance::release::{Origin as OriginRecord, OriginFile};
+use crate::recipe::{Model, Recipe};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The config of a reader, where the recipe names none.
+const READER_CONFIG: &str = "reader_config.json";
+
+/// How the job is put.
+pub enum Job {
+    /// To the encoder.
+    Encoder(EncoderOptions),
+    /// To the reader.
+    Reader(ReaderOptions),
+}
+
+/// A source that is what the recipe says it is.
+pub struct Source {
+    /// The job that reads it.
+    pub job: Job,
+    /// Its files, as they were hashed.
+    pub files: SourceRecord,
+    /// The same for the record of the release.
+    pub record: OriginRecord,
+    /// Whether the recipe has every digest.
+    pub pinned: bool,
+}
+
+impl Source {
+    /// Finds and hashes what `recipe` is made of.
+    ///
+    /// # Errors
+    /// A file is missing or other than the recipe says, or its digest is not in the recipe and that was not allowed.
+    pub fn of(recipe: &Recipe, options: &ReleaseOptions) -> Result<Source, SourceError> {
+        let (job, files) = match &recipe.model {
+            Model::Encoder { .. } => encoder(recipe, options)?,
+            Model::Reader { .. } => reader(recipe, options)?,
+        };
+        let files = files.record().map_err(Box::new)?;
+        let record = held(recipe, &files)?;
+        let unpinned: Vec<&OriginFile> = record.files.iter().filter(|file| !file.pinned).collect();
+        let pinned = unpinned.is_empty();
+        if !pinned && !options.allow_unpinned {
+            let files = unpinned.iter().map(|file| (file.name.clone(), file.sha256)).collect();
+            return Err(SourceError::Unpinned { files });
+        }
+        Ok(Source { job, files, record, pinned })
+    }
+
+    /// What decides what is authored of it.
+    pub fn key(&self, recipe: &Recipe) -> Value {
+        let model = match &recipe.model {
+            Model::Encoder { buckets, split_after } => json!({
+                "buckets": buckets.iter().map(|bucket| bucket.frames()).collect::<Vec<_>>(),
+                "split_after": split_after,
+            }),
+            Model::Reader { tokens, release_name } => json!({ "tokens": tokens.get(), "release_name": release_name }),
+        };
+        json!({
+            "model": recipe.model.name(),
+            "options": model,
+            "precision": recipe.precision,
+            "formats": recipe.formats,
+            "source": self.files,
+            "words": recipe.source.words,
+        })
+    }
+}
+
+fn encoder(recipe: &Recipe, options: &ReleaseOptions) -> Result<(Job, SourceFiles), SourceError> {
+    let Model::Encoder { buckets, split_after } = &recipe.model else { return Err(SourceError::Model) };
+    let config = recipe.source.config.clone();
+    let (origin, files) = match recipe.source.seed {
+        Some(seed) => (Origin::Synthetic(seed), SourceFiles::synthetic(seed, config.as_deref())),
+        None => {
+            let named = recipe.source.checkpoint.as_deref().or(options.checkpoint.as_deref());
+            let revision = recipe.source.revision.as_deref().unwrap_or(PINNED_REVISION);
+            let path = locate(named, &options.surroundings, revision)?;
+            let files = EncoderWeights::open(&path, config.as_deref()).map_err(Box::new)?.files;
+            (Origin::Checkpoint(path), files)
+        }
+    };
+    let (buckets, precision, split_after) = (buckets.clone(), recipe.precision, *split_after);
+    Ok((Job::Encoder(EncoderOptions { origin, config, buckets, precision, split_after }), files))
+}
+
+fn reader(recipe: &Recipe, options: &ReleaseOptions) -> Result<(Job, SourceFiles), SourceError> {
+    let Model::Reader { tokens, release_name } = &recipe.model else { return Err(SourceError::Model) };
+    let named = recipe.source.config.clone();
+    let (origin, files) = match recipe.source.seed {
+        Some(seed) => {
+            let files = SourceFiles::synthetic(seed, named.as_deref());
+            (ReaderOrigin::Synthetic { seed, config: named, words: recipe.source.words }, files)
+        }
+        None => {
+            let config = named.or_else(|| options.reader_config.clone()).unwrap_or_else(|| PathBuf::from(READER_CONFIG));
+            if !config.exists() {
+                return Err(SourceError::NoReader { looked: config });
+            }
+            let files = ReaderWeights::open(&config, [None; 3]).map_err(Box::new)?.files;
+            (ReaderOrigin::Files { config, weights: None, table: None, words: None }, files)
+        }
+    };
+    let (tokens, precision, release_name) = (*tokens, recipe.precision, release_name.clone());
+    Ok((Job::Reader(ReaderOptions { origin, tokens, precision, release_name }), files))
+}
+
+/// Holds the files against the recipe's digests, and the revision of their folder against its revision.
+fn held(recipe: &Recipe, found: &SourceRecord) -> Result<OriginRecord, SourceError> {
+    let wanted = &recipe.source;
+    if let (Some(expected), Some(found)) = (&wanted.revision, &found.revision)
+        && !found.starts_with(expected.as_str())
+        && !expected.starts_with(found.as_str())
+    {
+        return Err(SourceError::Revision { found: found.clone(), expected: expected.clone() });
+    }
+    let mut files = Vec::new();
+    for file in &found.files {
+        let expected = wanted.sha256.get(&file.name);
+        if let Some(expected) = expected.filter(|expected| **expected != file.sha256) {
+            return Err(SourceError::Digest { file: file.name.clone(), found: file.sha256, expected: *expected });
+        }
+        let pinned = expected.is_some();
+        files.push(OriginFile { name: file.name.clone(), sha256: file.sha256, bytes: file.bytes, pinned });
+    }
+    let read: BTreeSet<&str> = found.files.iter().map(|file| file.name.as_str()).collect();
+    if let Some(name) = wanted.sha256.keys().find(|name| !read.contains(name.as_str())) {
+        let read = found.files.iter().map(|file| file.name.clone()).collect();
+        return Err(SourceError::NotRead { file: name.clone(), read });
+    }
+    Ok(OriginRecord {
+        kind: found.kind.into(),
+        repository: wanted.repository.clone(),
+        revision: wanted.revision.clone(),
+        license: wanted.license.clone(),
+        seed: found.seed,
+        files,
+    })
+}
+
+/// The name of a file without its folder, which is a machine's own.
+pub fn name_of(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
