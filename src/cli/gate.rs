@@ -7,7 +7,7 @@ use super::transcribe::exit_of as exit_of_transcription;
 use super::{Checks, Common, Report};
 use crate::gate::{Check, GateError, LimitOverrides, Verdict};
 use crate::models::windows::OVERLAP;
-use crate::pipeline::{GateFailure, GateOptions, Gated, RunError, gate};
+use crate::pipeline::{GateFailure, GateOptions, Gated, HalvesError, RunError, gate};
 use crate::toolchain::Interrupt;
 use clap::error::{ContextKind, ContextValue};
 use serde_json::json;
@@ -27,7 +27,9 @@ const LINES: usize = 12;
                         --transcripts reference.tsv --wer said.tsv\n  \
                         eg2-convert gate out/eg2_reader_v2_fp16_T750.mlpackage --encoder \
                         out/eg2_encoder_fp16_T3000.mlpackage \\\n    --audio recordings/ --words words.txt \
-                        --transcripts reference.tsv\n\n\
+                        --transcripts reference.tsv\n  \
+                        eg2-convert gate out/eg2_encoder_front7_fp32_T3000.mlpackage --body \
+                        out/eg2_encoder_body7_fp16_T3000.mlpackage \\\n    --golden clips/\n\n\
                         A golden is a safetensors file of one clip. For an encoder: features, half_mask and the \
                         reference's soft_tokens. For a reader: soft_tokens, token_mask and the reference's top1_index, \
                         top1_logit, blank_logit, and margin where it is known. Where its header has source_sha256, that \
@@ -36,6 +38,10 @@ const LINES: usize = 12;
 pub struct Opts {
     /// The .mlpackage or .aimodel
     artefact: PathBuf,
+    /// The body of the encoder whose front the artefact is, .mlpackage or .aimodel: both halves of `encoder --split-after` are
+    /// judged as one, by the limits of the body's precision
+    #[arg(long, value_name = "ARTEFACT")]
+    body: Option<PathBuf>,
     /// A safetensors file of one clip, or a folder of them; may be given more than once
     #[arg(long, value_name = "FILE|DIR", required_unless_present = "audio", num_args = 1..)]
     golden: Vec<PathBuf>,
@@ -113,6 +119,7 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
     let LimitOpts { cosine_min, cosine_mean, margin, flips, transcripts_equal, wer_points } = opts.limits;
     let options = GateOptions {
         artefact: opts.artefact,
+        body: opts.body,
         goldens: opts.golden,
         function: opts.function,
         words: opts.words,
@@ -148,7 +155,9 @@ fn failure(error: &GateFailure) -> Failure {
         GateFailure::Run(error) => exit_of(error),
         GateFailure::Gate(error) => exit_of_gate(error),
         GateFailure::Audio(error) => exit_of_transcription(error),
-        GateFailure::Golden(_)
+        GateFailure::Halves(HalvesError::Alone { .. } | HalvesError::Not { .. }) => Exit::Usage,
+        GateFailure::Halves(HalvesError::Unmatched { .. } | HalvesError::Cut { .. } | HalvesError::Source { .. })
+        | GateFailure::Golden(_)
         | GateFailure::Clip { .. }
         | GateFailure::Clips(_)
         | GateFailure::Evidence(_)
@@ -180,15 +189,19 @@ const fn exit_of_gate(error: &GateError<RunError>) -> Exit {
 }
 
 fn report(gated: &Gated, seconds: f64) -> Report {
-    let Gated { artefact, digest_root, other, runtime, precision, precision_from, casts, evidence, report } = gated;
+    let Gated { artefact, digest_root, body, other, runtime, precision, precision_from, casts, evidence, report } =
+        gated;
+    let of = if body.is_some() { "body's " } else { "" };
     let mut table = Table::default();
     table
         .row("artefact", artefact)
-        .row("model", format!("{} in {}, by its {precision_from}", report.model, precision.name()))
+        .row("model", format!("{} in {}, by its {of}{precision_from}", report.model, precision.name()))
         .row("digest root", digest_root)
         .row("runtime", runtime);
-    if let Some(other) = other {
-        table.row("together with", format!("{}, digest root {}", other.artefact, other.digest_root));
+    for (row, other) in [("body", body), ("together with", other)] {
+        if let Some(other) = other {
+            table.row(row, format!("{}, digest root {}", other.artefact, other.digest_root));
+        }
     }
     table.row("clips", report.clips.len());
     for check in &report.checks {
@@ -206,6 +219,7 @@ fn report(gated: &Gated, seconds: f64) -> Report {
     let json = json!({
         "artefact": artefact,
         "digest_root": digest_root,
+        "body": body,
         "other": other,
         "runtime": runtime,
         "precision": precision,

@@ -31,7 +31,7 @@ pub struct EncoderOptions {
 const SPLIT_MIN: usize = 7;
 
 /// What crosses from front to body.
-const HIDDEN: &str = "hidden";
+pub(super) const HIDDEN: &str = "hidden";
 
 /// How much of the encoder an artefact holds.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -24,7 +24,7 @@ pub use encoder::{EncoderOptions, encoder};
 pub use features::{Extracted, FeaturesError, FeaturesOptions, features};
 pub use gate::{
     ClipFilesError, Evidence, EvidenceError, EvidenceKind, GateFailure, GateOptions, Gated, GoldenFileError,
-    OtherArtefact, SourceMismatch, gate,
+    HalvesError, OtherArtefact, SourceMismatch, gate,
 };
 pub use inspect::{
     AiModelView, BlockerView, CompiledView, FunctionView, InspectError, Inspection, PackageView, WeightView, inspect,

@@ -1,5 +1,6 @@
 //! Which model an artefact is of, by what its functions take and give.
 
+use super::encoder::HIDDEN;
 use super::run::Callable;
 use std::path::{Path, PathBuf};
 
@@ -74,22 +75,81 @@ impl Model {
     }
 
     fn is(self, function: &Callable<'_>) -> bool {
-        let (inputs, outputs) = self.features();
-        let same = |wanted: &[&str], found: &mut dyn Iterator<Item = &str>| {
-            let mut found: Vec<&str> = found.collect();
-            let mut wanted = wanted.to_vec();
-            found.sort_unstable();
-            wanted.sort_unstable();
-            found == wanted
-        };
-        same(inputs, &mut function.inputs.iter().map(|(name, _)| name.as_str()))
-            && same(outputs, &mut function.outputs.iter().map(|(name, _)| name.as_str()))
+        has(function, self.features())
     }
 }
 
-fn unknown(path: &Path, function: &Callable<'_>) -> UnknownModel {
+/// One of the two artefacts that a cut makes of an encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Half {
+    /// `features` and `half_mask` to `hidden`.
+    Front,
+    /// `hidden` to `soft_tokens`.
+    Body,
+}
+
+impl Half {
+    const fn features(self) -> (&'static [&'static str], &'static [&'static str]) {
+        match self {
+            Half::Front => (&["features", "half_mask"], &[HIDDEN]),
+            Half::Body => (&[HIDDEN], &["soft_tokens"]),
+        }
+    }
+
+    /// Its name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Half::Front => "the front of an encoder",
+            Half::Body => "the body of an encoder",
+        }
+    }
+
+    /// The half that it is run with.
+    pub const fn other(self) -> Half {
+        match self {
+            Half::Front => Half::Body,
+            Half::Body => Half::Front,
+        }
+    }
+
+    /// What it takes and gives.
+    pub fn told(self) -> String {
+        let (inputs, outputs) = self.features();
+        format!("{} -> {}", inputs.join(", "), outputs.join(", "))
+    }
+
+    /// Whether the function is of this half.
+    pub fn is(self, function: &Callable<'_>) -> bool {
+        has(function, self.features())
+    }
+
+    /// The half that all functions are of; none where they are of no one.
+    pub fn of(functions: &[Callable<'_>]) -> Option<Half> {
+        let all = |half: &Half| !functions.is_empty() && functions.iter().all(|function| half.is(function));
+        [Half::Front, Half::Body].into_iter().find(all)
+    }
+}
+
+/// Whether a function takes and gives features of these names, and no others.
+fn has(function: &Callable<'_>, (inputs, outputs): (&[&str], &[&str])) -> bool {
+    let same = |wanted: &[&str], found: &mut dyn Iterator<Item = &str>| {
+        let mut found: Vec<&str> = found.collect();
+        let mut wanted = wanted.to_vec();
+        found.sort_unstable();
+        wanted.sort_unstable();
+        found == wanted
+    };
+    same(inputs, &mut function.inputs.iter().map(|(name, _)| name.as_str()))
+        && same(outputs, &mut function.outputs.iter().map(|(name, _)| name.as_str()))
+}
+
+/// What a function takes and gives: `a, b -> c`.
+pub fn features_of(function: &Callable<'_>) -> String {
     let names =
         |features: &[(String, _)]| features.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
-    let found = format!("{} -> {}", names(&function.inputs), names(&function.outputs));
-    UnknownModel { path: path.into(), function: function.name.clone(), found }
+    format!("{} -> {}", names(&function.inputs), names(&function.outputs))
+}
+
+fn unknown(path: &Path, function: &Callable<'_>) -> UnknownModel {
+    UnknownModel { path: path.into(), function: function.name.clone(), found: features_of(function) }
 }

@@ -31,6 +31,9 @@ struct StoredArtefact {
 pub struct StoredSource {
     /// `checkpoint`, `synthetic` or `bundle`.
     pub kind: String,
+    /// Seed of synthetic weights.
+    #[serde(default)]
+    pub seed: Option<u64>,
     /// Every file that was read.
     pub files: Vec<StoredFile>,
 }

@@ -4,14 +4,17 @@ mod audio;
 pub(super) mod clip_files;
 mod evidence;
 mod golden;
+mod halves;
 mod source;
 
 pub use clip_files::ClipFilesError;
 pub use evidence::{Evidence, EvidenceError, EvidenceKind};
 pub use golden::GoldenFileError;
+pub use halves::HalvesError;
 pub use source::SourceMismatch;
 
 use super::RunError;
+use super::encoder::HIDDEN;
 use super::model::{Model, UnknownModel};
 use super::run::{Artefact, Callable, Functions, runtime_of};
 use super::transcribe::TranscribeError;
@@ -27,9 +30,10 @@ use crate::models::gemma_audio::FRAMES_PER_TOKEN;
 use crate::models::reader::{Words, WordsError};
 use crate::passes::Precision;
 use crate::provenance::{StoredRecord, StoredRecordError};
-use crate::tensor::Fact;
+use crate::tensor::{DType, Fact};
 use crate::toolchain::Interrupt;
 use golden::GoldenFile;
+use halves::Body;
 use serde::Serialize;
 use serde_json::json;
 use std::io;
@@ -40,6 +44,8 @@ use std::path::{Path, PathBuf};
 pub struct GateOptions {
     /// The bundle.
     pub artefact: PathBuf,
+    /// The body of an encoder whose front the bundle is.
+    pub body: Option<PathBuf>,
     /// Safetensors files of one clip each, and folders of such.
     pub goldens: Vec<PathBuf>,
     /// The function; none for the one whose length is the golden's.
@@ -79,6 +85,8 @@ pub enum GateFailure {
     #[error(transparent)]
     Source(#[from] SourceMismatch),
     #[error(transparent)]
+    Halves(#[from] HalvesError),
+    #[error(transparent)]
     Clips(#[from] ClipFilesError),
     #[error(transparent)]
     Evidence(#[from] EvidenceError),
@@ -117,11 +125,13 @@ pub struct Gated {
     pub artefact: String,
     /// Digest of the bytes that were judged.
     pub digest_root: Digest,
+    /// The body that was run behind it, where it is the front of an encoder.
+    pub body: Option<OtherArtefact>,
     /// The reader of an encoder, or the encoder of a reader, that was given.
     pub other: Option<OtherArtefact>,
     /// `reference` or `coreai`.
     pub runtime: &'static str,
-    /// The numbers whose limits were taken.
+    /// The numbers whose limits were taken: the body's, where there is one.
     pub precision: Precision,
     /// `record`, `metadata` or `features`: who told the precision.
     pub precision_from: &'static str,
@@ -133,13 +143,15 @@ pub struct Gated {
     pub report: Report,
 }
 
-/// The other artefact of a pair, which is not judged.
+/// An artefact that was run together with the one that is judged.
 #[derive(Clone, Debug, Serialize)]
 pub struct OtherArtefact {
     /// Folder name.
     pub artefact: String,
     /// Digest of its bytes.
     pub digest_root: Digest,
+    /// `reference` or `coreai`.
+    pub runtime: &'static str,
 }
 
 /// A function as the gate runs it.
@@ -179,12 +191,17 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         None => Functions::All,
     };
     let artefact = Artefact::open(&options.artefact, runtime, which, interrupt)?;
-    let functions = running(&artefact, interrupt)?;
+    let body = options.body.as_deref().map(|path| Body::open(path, interrupt)).transpose()?;
+    let functions = running(callables(options, &artefact, body.as_ref())?, interrupt);
     let model = Model::of(&options.artefact, functions.iter().map(|f| &f.callable))?;
     let digest_root = Tree::of(&options.artefact)?.root();
     let record = StoredRecord::beside(&options.artefact, digest_root)?;
     let source = source::check(record.as_ref(), &goldens)?;
-    let (precision, precision_from) = precision(record.as_ref(), &artefact, &functions, model);
+    let halves = body.as_ref().map(|body| body.check(&options.artefact, record.as_ref())).transpose()?;
+    let (precision, precision_from) = match &body {
+        Some(body) => precision(body.record.as_ref(), &body.artefact, HIDDEN)?,
+        None => precision(record.as_ref(), &artefact, model.length_input())?,
+    };
     let limits = Limits::of(precision);
     let limits = record.as_ref().and_then(StoredRecord::scale).map_or(limits, |scale| limits.at_scale(scale));
     let limits = limits.with(&options.limits)?;
@@ -193,7 +210,9 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
     let together = other.as_ref().map(Other::identity).transpose()?;
     texts.read_words(options, model, &artefact, other.as_ref())?;
     let readers = match &other {
-        Some(reader) if reader.model == Model::Reader => running(&reader.artefact, interrupt)?,
+        Some(reader) if reader.model == Model::Reader => {
+            running(reader.artefact.functions(eval::Options::default())?, interrupt)
+        }
         Some(_) | None => Vec::new(),
     };
     let mut cases = Vec::new();
@@ -214,11 +233,11 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         Model::Reader => gate::reader(&cases, &judged),
     };
     let mut report = report.map_err(|error| with_path(error, &goldens))?;
-    report.checks.insert(0, source);
+    report.checks.splice(0..0, std::iter::once(source).chain(halves));
     let mut evidence: Vec<Evidence> = goldens.iter().map(|file| file.evidence.clone()).collect();
     evidence.append(&mut texts.evidence);
     if !options.audio.is_empty() {
-        let own = Some((options.artefact.as_path(), artefact.functions(eval::Options::default())?));
+        let own = Some((options.artefact.as_path(), callables(options, &artefact, body.as_ref())?));
         let pair = match (model, Other::half(other.as_ref())?) {
             (Model::Encoder, reader) => [own, reader],
             (Model::Reader, encoder) => [encoder, own],
@@ -228,14 +247,17 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         report.clips.extend(found.heard.iter().map(|heard| json!(heard)));
         evidence.extend(found.evidence);
     }
+    let mut casts = casts(&cases);
+    casts.extend(body.as_ref().map(|body| body.casts(&artefact)).transpose()?.into_iter().flatten());
     Ok(Gated {
         artefact: name_of(&options.artefact),
         digest_root,
+        body: body.as_ref().map(Body::identity),
         other: together,
         runtime: runtime.name(),
         precision,
         precision_from,
-        casts: casts(&cases),
+        casts,
         evidence,
         report,
     })
@@ -255,27 +277,42 @@ fn name_of(path: &Path) -> String {
     path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
-fn running<'a>(artefact: &'a Artefact, interrupt: &'a Interrupt) -> Result<Vec<Running<'a>>, RunError> {
+/// The functions of what is judged: of the artefact, or of a front with its body behind.
+fn callables<'a>(
+    options: &GateOptions,
+    artefact: &'a Artefact,
+    body: Option<&'a Body<'_>>,
+) -> Result<Vec<Callable<'a>>, GateFailure> {
     let functions = artefact.functions(eval::Options::default())?;
-    Ok(functions.into_iter().map(|callable| Running { callable, interrupt }).collect())
+    match body {
+        Some(body) => body.behind(&options.artefact, functions),
+        None => {
+            halves::whole(&options.artefact, &functions)?;
+            Ok(functions)
+        }
+    }
 }
 
-/// Precision by the record, else by what the bundle says of itself, else by the dtype of what goes in: fp16w32 and int8
-/// then pass for fp32, which is stricter.
+fn running<'a>(functions: Vec<Callable<'a>>, interrupt: &'a Interrupt) -> Vec<Running<'a>> {
+    functions.into_iter().map(|callable| Running { callable, interrupt }).collect()
+}
+
+/// Precision by the record, else by what the bundle says of itself, else by the dtype of `input`: fp16w32 and int8 then
+/// pass for fp32, which is stricter.
 fn precision(
     record: Option<&StoredRecord>,
     artefact: &Artefact,
-    functions: &[Running<'_>],
-    model: Model,
-) -> (Precision, &'static str) {
+    input: &str,
+) -> Result<(Precision, &'static str), RunError> {
     let recorded = record.and_then(|record| record.options["precision"].as_str().map(str::to_string));
     for (named, by) in [(recorded, "record"), (artefact.metadata("precision"), "metadata")] {
         if let Some(precision) = Precision::ALL.into_iter().find(|p| Some(p.name()) == named.as_deref()) {
-            return (precision, by);
+            return Ok((precision, by));
         }
     }
-    let half = |f: &Running<'_>| f.input(model.length_input()).is_some_and(|i| i.dtype == crate::tensor::DType::F16);
-    (if functions.iter().any(half) { Precision::Fp16 } else { Precision::Fp32 }, "features")
+    let half = |f: &Callable<'_>| f.inputs.iter().any(|(name, fact)| name == input && fact.dtype == DType::F16);
+    let any = artefact.functions(eval::Options::default())?.iter().any(half);
+    Ok((if any { Precision::Fp16 } else { Precision::Fp32 }, "features"))
 }
 
 /// The function that takes clips of the golden's length.
@@ -355,7 +392,8 @@ impl<'p> Other<'p> {
         let digest_root = Tree::of(self.path)?.root();
         // A record of other bytes is refused, as that of the artefact that is judged.
         StoredRecord::beside(self.path, digest_root)?;
-        Ok(OtherArtefact { artefact: name_of(self.path), digest_root })
+        let runtime = runtime_of(self.path, None)?.name();
+        Ok(OtherArtefact { artefact: name_of(self.path), digest_root, runtime })
     }
 
     fn half<'o>(other: Option<&'o Other<'p>>) -> Result<Option<audio::Half<'o>>, GateFailure> {

@@ -4,8 +4,7 @@ mod coreai;
 mod open;
 mod reference;
 
-use open::Run;
-pub(super) use open::{Artefact, Callable, Functions, runtime_of};
+pub(super) use open::{Artefact, Callable, Functions, Outcome, Run, runtime_of};
 
 use crate::bundle::{AiModelError, HashCheck};
 use crate::checkpoint::{Checkpoint, CheckpointError, Named, write_safetensors};
