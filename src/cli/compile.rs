@@ -95,7 +95,8 @@ fn options(opts: Opts) -> Result<CompileOptions, Failure> {
     Ok(CompileOptions { model, out, target, timeout, force })
 }
 
-fn failure(error: &CompileError) -> Failure {
+/// What ended it.
+pub(super) fn failure(error: &CompileError) -> Failure {
     let exit = match error {
         CompileError::Model { .. } | CompileError::Format { .. } | CompileError::Source(_) => Exit::BadInput,
         CompileError::NoTarget

@@ -150,7 +150,8 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
     Ok(report(&gated, started.elapsed().as_secs_f64()))
 }
 
-fn failure(error: &GateFailure) -> Failure {
+/// What ended it.
+pub(super) fn failure(error: &GateFailure) -> Failure {
     let exit = match error {
         GateFailure::Run(error) => exit_of(error),
         GateFailure::Gate(error) => exit_of_gate(error),

@@ -16,6 +16,7 @@ mod inspect;
 mod progress;
 mod reader;
 mod regions;
+mod release;
 mod run;
 mod strip;
 mod table;
@@ -67,6 +68,7 @@ enum Command {
     Inspect(inspect::Opts),
     Reader(reader::Opts),
     Regions(regions::Opts),
+    Release(release::Opts),
     Run(run::Opts),
     Strip(strip::Opts),
     Tools(tools::Opts),
@@ -124,6 +126,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
         Command::Inspect(opts) => inspect::run(opts),
         Command::Reader(opts) => reader::run(opts, &cli.common),
         Command::Regions(opts) => regions::run(opts),
+        Command::Release(opts) => release::run(opts, &cli.common),
         Command::Run(opts) => run::run(opts, &cli.common),
         Command::Strip(opts) => strip::run(opts, &cli.common),
         Command::Tools(opts) => tools::run(opts, &cli.common),

@@ -42,7 +42,8 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
     Ok(report(&stripped, started.elapsed().as_secs_f64()))
 }
 
-fn failure(error: &StripError) -> Failure {
+/// What ended it.
+pub(super) fn failure(error: &StripError) -> Failure {
     let exit = match error {
         StripError::Compiled { .. }
         | StripError::Other { .. }

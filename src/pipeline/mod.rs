@@ -14,6 +14,7 @@ mod origin;
 mod package;
 mod reader;
 mod regions;
+mod release;
 mod run;
 mod strip;
 mod transcribe;
@@ -34,6 +35,9 @@ pub use origin::Origin;
 pub use package::{Converted, Destination, FunctionReport, GraphFigures, PipelineError, Writer};
 pub use reader::{ReaderOptions, ReaderOrigin, reader};
 pub use regions::{Host, Regions, RegionsError, regions};
+pub use release::{
+    Release, ReleaseError, ReleaseOptions, Shard, SourceError as ReleaseSourceError, StageError, StageReport, release,
+};
 pub use run::{Ran, RunError, RunOptions, Runtime, run};
 pub use strip::{Look, StripError, StripOptions, Stripped, strip};
 pub use transcribe::{Identity, Part, SpokenWord, TranscribeError, TranscribeOptions, Transcript, transcribe};

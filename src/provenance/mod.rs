@@ -6,6 +6,7 @@
 mod intoto;
 pub mod release;
 mod stored;
+pub mod texts;
 
 pub use stored::{StoredFile, StoredRecord, StoredRecordError, StoredSource};
 

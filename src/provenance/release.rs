@@ -226,6 +226,8 @@ pub struct Judged {
     pub precision: String,
     /// Every limit.
     pub limits: Value,
+    /// The body that was run behind it, where it is the front of an encoder.
+    pub body: Option<Parent>,
     /// The other artefact of a pair.
     pub together: Option<Parent>,
     /// The files it was judged by.
