@@ -30,7 +30,7 @@ pub use gate::{
 pub use inspect::{
     AiModelView, BlockerView, CompiledView, FunctionView, InspectError, Inspection, PackageView, WeightView, inspect,
 };
-pub use model::UnknownModel;
+pub use model::{Half, UnknownModel};
 pub use origin::Origin;
 pub use package::{Converted, Destination, FunctionReport, GraphFigures, PipelineError, Writer};
 pub use reader::{ReaderOptions, ReaderOrigin, reader};

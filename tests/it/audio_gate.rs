@@ -84,6 +84,17 @@ fn recordings_through_both_artefacts() {
     assert_eq!(code, 0, "{told}");
     assert!(told.contains("audio transcripts pass"), "{told}");
 
+    // An encoder in two halves hears the same.
+    let checkpoint = fixture("encoder_eg2");
+    let mut halves = command(dir.path());
+    halves.args(["encoder", "--bucket", "200,400", "--split-after", "1", "--precision", "fp32", "--quiet"]);
+    halves.arg("--checkpoint").arg(checkpoint).assert().success();
+    let [front, body] = ["front1", "body1"].map(|half| format!("out/eg2_encoder_{half}_fp32_T200_T400.mlpackage"));
+    let of_halves = [&[&front, "--body", &body, "--reader", READER], &audio[..], &["right.tsv"]].concat();
+    let (code, told, _) = gated(dir.path(), &of_halves);
+    assert_eq!(code, 0, "{told}");
+    assert!(told.contains("audio transcripts pass"), "{told}");
+
     // With a golden beside, its checks are run as well; transcripts are asked of both.
     fs_err::write(dir.path().join("both.tsv"), format!("spoken\t{said}\ngolden\t\n")).unwrap();
     let golden = Golden::of(198).write(&dir.path().join("golden.safetensors"));

@@ -19,6 +19,7 @@ mod encoder;
 mod features;
 mod gate;
 mod graphs;
+mod halves_gate;
 mod headroom;
 mod layering;
 #[path = "../support/mil_sample.rs"]

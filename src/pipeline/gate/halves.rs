@@ -1,14 +1,14 @@
 //! An encoder in two artefacts, as a cut makes them: run one after the other they are judged as one.
 
-use super::{OtherArtefact, name_of};
+use super::{GateFailure, OtherArtefact, name_of};
 use crate::bundle::Tree;
 use crate::digest::Digest;
 use crate::eval::{self, HostTensor, InputCast, Values};
 use crate::gate::{Check, Measure, Tensors};
+use crate::pipeline::RunError;
 use crate::pipeline::encoder::HIDDEN;
 use crate::pipeline::model::{Half, features_of};
 use crate::pipeline::run::{Artefact, Callable, Functions, Outcome, Run, runtime_of};
-use crate::pipeline::{GateFailure, RunError};
 use crate::provenance::{StoredRecord, StoredSource};
 use crate::tensor::Fact;
 use crate::toolchain::Interrupt;
@@ -93,20 +93,21 @@ impl<'p> Body<'p> {
     pub fn behind<'a>(&'a self, path: &Path, fronts: Vec<Callable<'a>>) -> Result<Vec<Callable<'a>>, GateFailure> {
         expect(Half::Front, path, &fronts)?;
         let mut bodies = self.artefact.functions(eval::Options::default())?;
+        let have: Vec<String> = bodies.iter().filter_map(|body| fact(&body.inputs)).map(ToString::to_string).collect();
         let mut joined = Vec::new();
         for front in fronts {
             let Some(given) = fact(&front.outputs).cloned() else { continue };
-            let unmatched = |bodies: &[Callable<'_>]| HalvesError::Unmatched {
+            let unmatched = || HalvesError::Unmatched {
                 front: path.into(),
                 function: front.name.clone(),
                 given: given.clone(),
                 body: self.path.into(),
-                have: bodies.iter().filter_map(|body| fact(&body.inputs)).map(ToString::to_string).collect(),
+                have: have.clone(),
             };
             let takes = |body: &Callable<'_>| fact(&body.inputs).is_some_and(|fact| fact.shape == given.shape);
             // Lengths tell which belong together; names do where lengths are alike.
             let same = bodies.iter().position(|body| body.name == front.name && takes(body));
-            let at = same.or_else(|| bodies.iter().position(takes)).ok_or_else(|| unmatched(&bodies))?;
+            let at = same.or_else(|| bodies.iter().position(takes)).ok_or_else(unmatched)?;
             let body = bodies.swap_remove(at);
             joined.push(Callable {
                 name: front.name.clone(),
@@ -212,6 +213,56 @@ impl Joined<'_> {
                 HostTensor::new(fact.clone(), Values::F32(values.clone())).unwrap_or(hidden)
             }
             (Some(_) | None, Values::F32(_) | Values::I32(_)) => hidden,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::Report;
+    use crate::tensor::DType;
+
+    /// Gives the tensor it has, or back what it gets.
+    struct Fixed(Option<HostTensor>);
+
+    impl Run for Fixed {
+        fn run(&self, inputs: &Tensors) -> Result<Outcome, RunError> {
+            let given = self.0.iter().map(|tensor| (HIDDEN.to_string(), tensor.clone()));
+            let outputs = if self.0.is_some() { given.collect() } else { inputs.clone() };
+            Ok((outputs, Report::default()))
+        }
+    }
+
+    fn callable(inputs: &[(String, Fact)], outputs: &[(String, Fact)], given: Option<HostTensor>) -> Callable<'static> {
+        let run = Box::new(Fixed(given));
+        Callable { name: "main".into(), inputs: inputs.to_vec(), outputs: outputs.to_vec(), run }
+    }
+
+    /// What a body that takes `fact` gets of a front that gives `values`.
+    fn crossed(values: Vec<f32>, fact: Fact) -> HostTensor {
+        let own = Fact::new(DType::F32, [1, values.len()]);
+        let given = HostTensor::new(own.clone(), Values::F32(values)).unwrap();
+        let hidden = |fact| [(HIDDEN.to_string(), fact)];
+        let joined =
+            Joined { front: callable(&[], &hidden(own), Some(given)), body: callable(&hidden(fact), &[], None) };
+        joined.run(&Tensors::new()).unwrap().0.remove(HIDDEN).unwrap()
+    }
+
+    #[test]
+    fn what_crosses_is_in_the_bodys_dtype() {
+        let values = || vec![0.1, 1e6, f32::NEG_INFINITY];
+        let half = Fact::new(DType::F16, [1, 3]);
+        let found = crossed(values(), half.clone());
+        assert_eq!(
+            (found.fact(), found.floats().unwrap()),
+            (&half, &[0.099975586, f32::INFINITY, f32::NEG_INFINITY][..])
+        );
+        let same = crossed(values(), Fact::new(DType::F32, [1, 3]));
+        assert_eq!(same.floats().unwrap(), values());
+        // What cannot be cast is handed on as it is, for the body to refuse.
+        for other in [Fact::new(DType::F16, [1, 4]), Fact::new(DType::I32, [1, 3])] {
+            assert_eq!(crossed(values(), other).fact(), same.fact());
         }
     }
 }
