@@ -7,6 +7,9 @@ names stand under `model.`, whose clips are half open, and whose attention block
 golden.safetensors holds features [1, 200, 128] without padding and, for n = 197..200 valid frames,
 soft_tokens_n [1, ceil(ceil(n / 2) / 2), D]: what the tower gives for the first n frames, in float32. Its header says
 which weights these are of: source_sha256, the digest of each weights file, with commas between.
+
+clips/ has two of them as `eg2-convert gate` takes goldens, a file a clip, for the recipes in recipes/tiny: one of
+n % 4 = 1, which silence in the padding breaks, and one of n % 4 = 2, which a mask of ones breaks.
 """
 import hashlib
 import math
@@ -46,7 +49,7 @@ def randomize(model, seed, open_clips):
         bound.copy_(-size if name.endswith("_min") else size)
 
 
-def write(name, build, config, seed, dtype, shard, open_clips=False):
+def write(name, build, config, seed, dtype, shard, open_clips=False, clips=()):
     torch.manual_seed(seed)
     model = build(config).eval().float()
     randomize(model, seed, open_clips)
@@ -67,17 +70,33 @@ def write(name, build, config, seed, dtype, shard, open_clips=False):
             soft = model.embed_audio(inputs_embeds=tower.last_hidden_state)
         golden[f"soft_tokens_{n}"] = soft[:, : int(tower.attention_mask.sum())].contiguous()
     weights = sorted(out.glob("model*.safetensors"))
-    save_file(golden, out / "golden.safetensors", metadata={
+    metadata = {
         "source_sha256": ",".join(hashlib.sha256(file.read_bytes()).hexdigest() for file in weights),
-        "reference": f"transformers {transformers.__version__}, torch {torch.__version__}, float32, default attention"})
+        "reference": f"transformers {transformers.__version__}, torch {torch.__version__}, float32, default attention"}
+    save_file(golden, out / "golden.safetensors", metadata=metadata)
+    for n in clips:
+        write_clip(out / "clips" / f"n{n}.safetensors", golden, n, metadata)
     for file in out.iterdir():
-        file.chmod(0o644)
+        file.chmod(0o755 if file.is_dir() else 0o644)
+
+
+def write_clip(path, golden, n, metadata):
+    """The first n frames as a golden of one clip: what goes in, padded with zeros, and the soft tokens of the clip."""
+    path.parent.mkdir(exist_ok=True)
+    valid = (torch.arange(BUCKET)[None] < n).float()
+    tokens = golden[f"soft_tokens_{n}"]
+    soft = torch.zeros(1, BUCKET // 4, tokens.shape[-1])
+    soft[:, : tokens.shape[1]] = tokens
+    save_file({"features": golden["features"] * valid[..., None], "half_mask": valid[:, ::2].contiguous(),
+               "soft_tokens": soft}, path, metadata=metadata)
+    path.chmod(0o644)
 
 
 if __name__ == "__main__":
     write("encoder_eg2", AutoModel.from_config, EmbeddingGemma2Config(
         text_config=dict(hidden_size=24, embedding_dim=24, **TEXT), vision_config=None,
-        audio_config=Gemma4AudioConfig(output_proj_dims=40, **AUDIO)), 11, torch.float32, "1GB")
+        audio_config=Gemma4AudioConfig(output_proj_dims=40, **AUDIO)), 11, torch.float32, "1GB",
+        clips=(197, 198))
     write("encoder_gemma4", Gemma4ForConditionalGeneration, Gemma4Config(
         text_config=dict(hidden_size=32, **TEXT), vision_config=None,
         audio_config=Gemma4AudioConfig(output_proj_dims=56, attention_chunk_size=16, **AUDIO)),

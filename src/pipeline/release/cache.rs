@@ -29,7 +29,6 @@ pub struct Workroom {
 
 /// Why the cache could not be used.
 #[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the messages say it")]
 pub enum CacheError {
     #[error("{} could not be read or written", path.display())]
     Io { path: PathBuf, source: io::Error },
