@@ -22,6 +22,7 @@ mod strip;
 mod table;
 mod tools;
 mod transcribe;
+mod verify;
 
 pub use failure::{Exit, Failure};
 
@@ -73,6 +74,7 @@ enum Command {
     Strip(strip::Opts),
     Tools(tools::Opts),
     Transcribe(transcribe::Opts),
+    Verify(verify::Opts),
 }
 
 /// What a subcommand found, for people and for programs.
@@ -131,6 +133,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
         Command::Strip(opts) => strip::run(opts, &cli.common),
         Command::Tools(opts) => tools::run(opts, &cli.common),
         Command::Transcribe(opts) => transcribe::run(opts, &cli.common),
+        Command::Verify(opts) => verify::run(opts, &cli.common),
     };
     match result {
         Ok(report) => {

@@ -5,8 +5,8 @@ use super::cache::{Workroom, link};
 use super::error::StageError;
 use super::judge::Subject;
 use super::stages::{Bundle, Stages, Stripped};
-use crate::bundle::{AiModel, Format, Outcome as Published, Replace, Stage, Tree, commit};
 use crate::bundle::compiled::CompiledBundle;
+use crate::bundle::{AiModel, Format, Outcome as Published, Replace, Stage, Tree, commit};
 use crate::digest::Digest;
 use crate::provenance::Tool;
 use crate::provenance::release::{
@@ -34,7 +34,12 @@ struct Part {
 
 impl Stages<'_> {
     /// Makes the release and publishes it as a folder of `out`.
-    pub fn release(&self, out: &Path, room: &Workroom, force: bool) -> Result<(ReleaseRecord, &'static str), StageError> {
+    pub fn release(
+        &self,
+        out: &Path,
+        room: &Workroom,
+        force: bool,
+    ) -> Result<(ReleaseRecord, &'static str), StageError> {
         let mut parts = Vec::new();
         for bundle in self.author()? {
             parts.extend(self.parts(bundle)?);
@@ -64,7 +69,8 @@ impl Stages<'_> {
     /// An authored bundle as it ships, and what is compiled from it.
     fn parts(&self, bundle: Bundle) -> Result<Vec<Part>, StageError> {
         let Stripped { bundle, before, record } = self.strip(bundle)?;
-        let strip = Strip { outcome: Outcome::Pass, reason: None, before: Some(before), after: Some(bundle.tree.root()) };
+        let strip =
+            Strip { outcome: Outcome::Pass, reason: None, before: Some(before), after: Some(bundle.tree.root()) };
         let compiled = self.compile(&bundle)?;
         let reason = match (&compiled, bundle.format) {
             (None, _) => format!("{} is not installed", External::CoreAiBuild.name()),
@@ -90,7 +96,8 @@ impl Stages<'_> {
             .iter()
             .flat_map(|part| {
                 let own = (format!("{}.record.json", part.bundle.name), &part.bundle.record);
-                let strip = part.stripped.as_ref().map(|record| (format!("{}.strip.record.json", part.bundle.name), record));
+                let strip =
+                    part.stripped.as_ref().map(|record| (format!("{}.strip.record.json", part.bundle.name), record));
                 [Some(own), strip].into_iter().flatten()
             })
             .collect();
@@ -246,7 +253,8 @@ fn compiler(record: &Value) -> Option<CommandLine> {
 /// Regions as the compile stage counted and checked them.
 fn counted(record: &Value) -> BTreeMap<String, RegionCount> {
     let checks = record["checks"].as_array().into_iter().flatten();
-    let figures = checks.filter(|check| check["name"] == "ane_regions").filter_map(|check| check["figures"].as_object());
+    let figures =
+        checks.filter(|check| check["name"] == "ane_regions").filter_map(|check| check["figures"].as_object());
     let number = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
     figures
         .flatten()

@@ -1,0 +1,84 @@
+//! `eg2-convert verify`.
+
+use super::failure::{Exit, Failure};
+use super::table::{Table, bytes, thousands};
+use super::{Checks, Common, Report};
+use crate::pipeline::{Verification, Verified, VerifyError, verify};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Most lines of a kind that are shown.
+const LINES: usize = 30;
+
+/// Verify releases: hash every file, open every bundle, and make every verdict of the record again
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  eg2-convert verify dist/encoder-fp16\n  eg2-convert verify dist/*\n\nA release that is \
+                        whole may have been made by anyone: sign its SHA256SUMS to say by whom."
+)]
+pub struct Opts {
+    /// Folders that `release` made
+    #[arg(required = true, value_name = "RELEASE")]
+    releases: Vec<PathBuf>,
+}
+
+/// Verifies the releases and tells each fault.
+pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
+    let found = verify(&opts.releases).map_err(|e| failure(&e))?;
+    if !common.quiet {
+        for announcement in &found.announcements {
+            tracing::warn!("{announcement}");
+        }
+    }
+    Ok(report(&found))
+}
+
+fn failure(error: &VerifyError) -> Failure {
+    let exit = match error {
+        VerifyError::Io { .. } | VerifyError::NotRelease { .. } => Exit::BadInput,
+    };
+    Failure::new(exit, error)
+}
+
+fn report(found: &Verification) -> Report {
+    let mut table = Table::default();
+    for release in &found.releases {
+        rows(release, &mut table);
+    }
+    for announcement in &found.announcements {
+        table.row("ANNOUNCED", announcement);
+    }
+    let left_out = found.releases.iter().any(|release| !release.not_run.is_empty());
+    let checks = match (found.passed(), left_out) {
+        (false, _) => Checks::Failed,
+        (true, true) => Checks::NotRun,
+        (true, false) => Checks::Passed,
+    };
+    let json = json!({
+        "releases": found.releases,
+        "announcements": found.announcements,
+        "passed": found.passed(),
+    });
+    Report { text: table.wrapped(), json, checks }
+}
+
+fn rows(release: &Verified, table: &mut Table) {
+    let Verified { path, files, bytes: size, faults, not_run, .. } = release;
+    table.row("release", path.display());
+    table.row("hashed", format!("{} files, {}", thousands(*files as u64), bytes(*size)));
+    for fault in faults.iter().take(LINES) {
+        table.row("fault", fault);
+    }
+    if faults.len() > LINES {
+        table.row("", format!("and {} more; --json lists them", faults.len() - LINES));
+    }
+    for left in not_run.iter().take(LINES) {
+        table.row("not run", format!("{}: {} ({})", left.artefact, left.name, left.reason));
+    }
+    let verdict = match (faults.is_empty(), not_run.is_empty()) {
+        (false, _) => "FAILED",
+        (true, false) => "passed: nothing was changed since it was made; of what was not run, nothing is known",
+        (true, true) => "passed: nothing was changed since it was made",
+    };
+    table.row("verdict", verdict);
+}
