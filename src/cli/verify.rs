@@ -4,7 +4,9 @@ use super::failure::{Exit, Failure};
 use super::table::{Table, bytes, thousands};
 use super::{Checks, Common, Report};
 use crate::pipeline::{Verification, Verified, VerifyError, verify};
+use crate::provenance::release::Left;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Most lines of a kind that are shown.
@@ -62,6 +64,15 @@ fn report(found: &Verification) -> Report {
     Report { text: table.wrapped(), json, checks }
 }
 
+/// The artefacts of which the same was not run for the same reason.
+fn grouped(not_run: &[Left]) -> BTreeMap<String, Vec<&str>> {
+    let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for Left { artefact, name, reason } in not_run {
+        groups.entry(format!("{name} ({reason})")).or_default().push(artefact);
+    }
+    groups
+}
+
 fn rows(release: &Verified, table: &mut Table) {
     let Verified { path, files, bytes: size, faults, not_run, .. } = release;
     table.row("release", path.display());
@@ -72,8 +83,8 @@ fn rows(release: &Verified, table: &mut Table) {
     if faults.len() > LINES {
         table.row("", format!("and {} more; --json lists them", faults.len() - LINES));
     }
-    for left in not_run.iter().take(LINES) {
-        table.row("not run", format!("{}: {} ({})", left.artefact, left.name, left.reason));
+    for (what, artefacts) in grouped(not_run) {
+        table.row("not run", format!("{what}: {}", artefacts.join(", ")));
     }
     let verdict = match (faults.is_empty(), not_run.is_empty()) {
         (false, _) => "FAILED",
