@@ -55,9 +55,15 @@ impl Stages<'_> {
         let outcome = self.timed("publish", None, || {
             write(folder, RELEASE_FILE, &record.to_bytes()?)?;
             write(folder, STATEMENT_FILE, &record.statement()?)?;
-            let tree = Tree::of(folder)?;
-            write(folder, SUMS_FILE, sums(&tree.files).as_bytes())?;
-            let tree = Tree::of(folder)?;
+            // The bundles' files were hashed when they were taken from where they lay.
+            let hashed = record.artefacts.iter().flat_map(|bundle| {
+                let folder = folder.join(&bundle.name);
+                bundle.files.iter().map(move |file| (folder.join(&file.path), (file.sha256, file.size)))
+            });
+            let hashed: BTreeMap<PathBuf, (Digest, u64)> = hashed.collect();
+            let sums = sums(&Tree::with(folder, &hashed)?.files);
+            write(folder, SUMS_FILE, sums.as_bytes())?;
+            let tree = Tree::with(folder, &hashed)?;
             let replace = if force { Replace::Force } else { Replace::Never };
             let outcome = commit(vec![(stage, &tree)], replace)?;
             let unchanged = outcome.first() == Some(&Published::Unchanged);
