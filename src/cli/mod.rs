@@ -17,6 +17,7 @@ mod progress;
 mod reader;
 mod regions;
 mod run;
+mod schema;
 mod strip;
 mod table;
 mod tools;
@@ -30,7 +31,7 @@ use std::io::Write;
 
 /// Turns published model weights into static graphs for Apple hardware, and proves what it wrote.
 #[derive(Debug, Parser)]
-#[command(name = "eg2-convert", version, max_term_width = 100, after_help = Exit::HELP)]
+#[command(name = "eg2-convert", version, max_term_width = 100, after_help = Exit::help())]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -68,6 +69,7 @@ enum Command {
     Reader(reader::Opts),
     Regions(regions::Opts),
     Run(run::Opts),
+    Schema(schema::Opts),
     Strip(strip::Opts),
     Tools(tools::Opts),
     Transcribe(transcribe::Opts),
@@ -125,6 +127,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
         Command::Reader(opts) => reader::run(opts, &cli.common),
         Command::Regions(opts) => regions::run(opts),
         Command::Run(opts) => run::run(opts, &cli.common),
+        Command::Schema(opts) => schema::run(opts),
         Command::Strip(opts) => strip::run(opts, &cli.common),
         Command::Tools(opts) => tools::run(opts, &cli.common),
         Command::Transcribe(opts) => transcribe::run(opts, &cli.common),

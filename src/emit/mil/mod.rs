@@ -27,11 +27,23 @@ pub use digest::{ValueDigest, ValueHasher};
 pub use writer::write;
 
 use crate::digest::Digest;
-use crate::ir::MaterializeError;
+use crate::ir::{Graph, MaterializeError, Op, ValueId};
 use crate::tensor::Fact;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
+
+/// The type of the operation that a node becomes; none for an input, and where MIL cannot say it.
+pub fn spelling(graph: &Graph, value: ValueId) -> Option<&'static str> {
+    let node = graph.node(value);
+    let args: Vec<(ValueId, &Fact)> = node.args.iter().map(|x| (*x, graph.fact(*x))).collect();
+    match (&node.op, compressed::compressed(graph, node)) {
+        (Op::Input(_), _) => None,
+        (Op::Const(_), _) => Some(value::CONST),
+        (_, Some(stored)) => Some(stored.kind),
+        (op, None) => legalize::legalize(op, &args, &node.fact).ok().map(|call| call.kind),
+    }
+}
 
 /// Names a constant: the function it stands in, and its name there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
