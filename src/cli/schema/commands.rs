@@ -23,6 +23,8 @@ pub(super) struct Command {
 pub(super) struct Argument {
     /// Its long name, or that of its place.
     pub name: String,
+    /// Whether every command takes it.
+    pub common: bool,
     /// How it is given, such as `-o` and `--output`; empty for what stands without a name.
     pub flags: Vec<String>,
     /// What it is for.
@@ -78,6 +80,7 @@ impl Argument {
         let values = arg.get_value_names().into_iter().flatten().map(ToString::to_string);
         Argument {
             name: arg.get_long().unwrap_or(arg.get_id().as_str()).to_string(),
+            common: arg.is_global_set(),
             flags: short.into_iter().chain(long).collect(),
             about: arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default(),
             values: if taken.takes_values() { values.collect() } else { Vec::new() },

@@ -9,7 +9,7 @@ use super::table::Table;
 use super::{Checks, Cli, Report};
 use clap::CommandFactory;
 use clap::builder::PossibleValuesParser;
-use commands::Command;
+use commands::{Argument, Command};
 use serde_json::json;
 
 /// Print commands, exit codes, ops and JSON Schemas, for programs that use this one
@@ -42,23 +42,27 @@ pub fn run(opts: Opts) -> Result<Report, Failure> {
 
 fn table<'s>(commands: &[Command], ops: &[ops::Spelling], schemas: impl Iterator<Item = &'s String>) -> String {
     let mut table = Table::default();
-    for command in commands {
-        table.row(&command.name, &command.about);
-        for (label, args) in [("  takes", &command.arguments), ("  options", &command.options)] {
-            if !args.is_empty() {
-                table.row(label, args.iter().map(|arg| arg.shown()).collect::<Vec<_>>().join(" "));
-            }
+    let shown = |args: Vec<&Argument>| args.iter().map(|arg| arg.shown()).collect::<Vec<_>>().join(" ");
+    let mut pending: Vec<(&Command, &str)> = commands.iter().map(|command| (command, "")).rev().collect();
+    while let Some((command, indent)) = pending.pop() {
+        table.row(format!("{indent}{}", command.name), &command.about);
+        let own = command.arguments.iter().chain(command.options.iter().filter(|option| !option.common));
+        let own: Vec<&Argument> = own.collect();
+        if !own.is_empty() {
+            table.row("", shown(own));
         }
-        for action in &command.commands {
-            table.row(format!("  {}", action.name), &action.about);
-        }
+        pending.extend(command.commands.iter().map(|below| (below, "  ")).rev());
+    }
+    if let Some(any) = commands.first() {
+        table.row("each of them", shown(any.options.iter().filter(|option| option.common).collect()));
     }
     for exit in Exit::ALL {
         table.row(format!("exit code {}", exit.code()), exit.meaning());
     }
-    let or_none = |list: &[String]| if list.is_empty() { "-".to_string() } else { list.join(", ") };
+    let or_none = |list: &[String]| if list.is_empty() { "none".to_string() } else { list.join(", ") };
     for op in ops {
-        table.row(format!("op {}", op.name), format!("{}; {}", or_none(&op.mil), or_none(&op.core_ai)));
+        let spelt = format!("MIL {}; Core AI {}", or_none(&op.mil), or_none(&op.core_ai));
+        table.row(format!("op {}", op.name), spelt);
     }
     let names: Vec<&str> = schemas.map(String::as_str).collect();
     table.row("schemas", names.join(" ")).row("", "eg2-convert schema NAME prints one");
