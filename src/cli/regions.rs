@@ -182,3 +182,28 @@ fn not_run(artefact: &str, reason: &'static str, expected: Option<&Expectation>)
     });
     Report { text: table.wrapped(), json, checks: Checks::NotRun }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A plan needs macOS, so the command shows none elsewhere.
+    #[test]
+    fn a_plan_is_told_as_its_schema_says() {
+        let schema = jsonschema::draft202012::new(&crate::cli::schema::of("regions")).unwrap();
+        let plan = r#"{"functions": [{"name": "main", "operations": [
+            {"type": "ios18.conv", "device": "neural_engine"}, {"type": "const", "device": null}]}]}"#;
+        let plan: ComputePlan = serde_json::from_str(plan).unwrap();
+        let one = "1".parse::<Expectation>().unwrap();
+        for (expected, contradiction, checks) in
+            [(None, None, Checks::NotRun), (Some(&one), None, Checks::NotRun), (Some(&one), Some("no"), Checks::Failed)]
+        {
+            let mut report = planned("a.mlmodelc", &plan, expected, contradiction);
+            assert_eq!(report.checks, checks);
+            assert!(report.text.contains("neural_engine 1") && report.text.contains("device load"), "{}", report.text);
+            assert!(schema.is_valid(&report.json), "{:#}", report.json);
+            report.json["passed"] = true.into();
+            assert!(!schema.is_valid(&report.json), "a plan passes nothing");
+        }
+    }
+}

@@ -29,6 +29,7 @@ mod python;
 mod reader;
 mod reader_gate;
 mod regions;
+mod schema;
 mod strained;
 mod strip;
 mod tools;
