@@ -205,7 +205,7 @@ fn calls() -> Calls {
         (0, "run out/eg2_encoder_fp32_T200.aimodel --inputs in --outputs tokens2"),
         (3, "run out/eg2_encoder_fp32_T200.mlpackage --inputs absent --outputs o"),
         (0, "gate out/eg2_encoder_fp32_T200.mlpackage --golden clip.safetensors"),
-        (4, "gate out/eg2_encoder_fp32_T200.mlpackage --golden clip.safetensors --cosine-min 1.5"),
+        (4, "gate out/eg2_encoder_fp32_T200.mlpackage --golden clip.safetensors --cosine-min 1"),
         (0, "gate out/eg2_reader_v0_fp16_T40.mlpackage --golden @reader_plain/golden_T40.safetensors --repeats 1"),
         (3, "gate out/eg2_encoder_fp32_T200.mlpackage --golden absent"),
         (0, "features @spoken.wav -o features --bucket 1000"),
