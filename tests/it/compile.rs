@@ -264,6 +264,19 @@ fn a_neural_engine_compile_that_failed_is_found_out() {
     ");
 }
 
+/// A path that is not UTF-8 has no form in JSON, and is no reason to fail once the bundle is there.
+#[test]
+fn a_folder_whose_name_is_not_utf8() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    let args: Vec<&str> = CALL[..8].to_vec();
+    let mut command = place.command("success", &args);
+    let output = command.args(["--json", "--out"]).arg(std::ffi::OsStr::from_bytes(b"n\xff")).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let json = holds("compile", &output.stdout);
+    assert!(json["artefacts"][0]["artefact"].as_str().unwrap().ends_with("n\u{fffd}/encoder.h16c.aimodelc"), "{json}");
+}
+
 #[test]
 fn a_complaint_alone_is_no_failure() {
     for (mode, more, note) in [("harmless", &[][..], false), ("partly", &["--expect", "1"], true)] {

@@ -60,7 +60,8 @@ impl Command {
     }
 
     fn of(command: &clap::Command) -> Command {
-        let args = command.get_arguments().filter(|arg| !matches!(arg.get_action(), ArgAction::Help | ArgAction::HelpLong));
+        let args =
+            command.get_arguments().filter(|arg| !matches!(arg.get_action(), ArgAction::Help | ArgAction::HelpLong));
         let (arguments, options): (Vec<&Arg>, Vec<&Arg>) = args.partition(|arg| arg.is_positional());
         Command {
             name: command.get_name().to_string(),
@@ -98,7 +99,8 @@ impl Argument {
     pub fn shown(&self) -> String {
         let values = self.values.iter().map(|value| format!("<{value}>")).collect::<Vec<_>>().join(" ");
         match (self.flags.last(), values.is_empty()) {
-            (None, _) => values,
+            (None, _) if self.required => values,
+            (None, _) => format!("[{values}]"),
             (Some(flag), true) => flag.clone(),
             (Some(flag), false) => format!("{flag}={values}"),
         }

@@ -29,7 +29,7 @@ const SCHEMAS: [(&str, &str); 17] = [
 ];
 
 /// Definitions that several files use.
-const SHARED: &str = include_str!("shared.json");
+const SHARED: (&str, &str) = ("shared", include_str!("shared.json"));
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 const LOCAL: &str = "#/$defs/";
@@ -50,22 +50,31 @@ pub(super) enum DocumentError {
     Absent { name: String, reference: String },
 }
 
+type Pool = BTreeMap<String, Value>;
+
 /// Every schema by its name, each complete in itself.
 pub(super) fn schemas(commands: &[Command]) -> Result<BTreeMap<String, Value>, DocumentError> {
-    let mut pool = BTreeMap::new();
-    for (name, text) in SCHEMAS.into_iter().chain([("shared", SHARED)]) {
-        let mut file = parsed(name, text)?;
-        let definitions = file.remove("$defs");
-        let own = (name != "shared").then(|| (name.to_string(), Value::Object(file)));
-        let inner = definitions.as_ref().and_then(Value::as_object).into_iter().flatten();
-        for (definition, body) in inner.map(|(name, body)| (name.clone(), body.clone())).chain(own) {
+    let pool = pool(SCHEMAS.into_iter().chain([SHARED]))?;
+    let is_command = |name: &str| commands.iter().any(|command| command.name == name);
+    names().map(|name| Ok((name.to_string(), complete(name, is_command(name), pool.clone())?))).collect()
+}
+
+/// What the files define: their roots, by the files' names, and their `$defs`.
+fn pool(files: impl Iterator<Item = (&'static str, &'static str)>) -> Result<Pool, DocumentError> {
+    let mut pool = Pool::new();
+    for (name, text) in files {
+        let mut root = parsed(name, text)?;
+        let definitions = match root.remove("$defs") {
+            Some(Value::Object(definitions)) => definitions,
+            Some(_) | None => Map::new(),
+        };
+        for (definition, body) in definitions.into_iter().chain([(name.to_string(), Value::Object(root))]) {
             if pool.insert(definition.clone(), body).is_some() {
                 return Err(DocumentError::Twice { name, definition });
             }
         }
     }
-    let is_command = |name: &str| commands.iter().any(|command| command.name == name);
-    names().map(|name| Ok((name.to_string(), complete(name, is_command(name), &mut pool.clone())?))).collect()
+    Ok(pool)
 }
 
 fn parsed(name: &'static str, text: &str) -> Result<Map<String, Value>, DocumentError> {
@@ -77,7 +86,7 @@ fn parsed(name: &'static str, text: &str) -> Result<Map<String, Value>, Document
 }
 
 /// The schema of that name with all it refers to. A command prints its result or an error.
-fn complete(name: &str, is_command: bool, pool: &mut BTreeMap<String, Value>) -> Result<Value, DocumentError> {
+fn complete(name: &str, is_command: bool, mut pool: Pool) -> Result<Value, DocumentError> {
     let mut schema = Map::from_iter([("$schema".to_string(), json!(DIALECT))]);
     if is_command {
         schema.insert("title".into(), json!(format!("What `eg2-convert {name} --json` prints")));
@@ -85,7 +94,7 @@ fn complete(name: &str, is_command: bool, pool: &mut BTreeMap<String, Value>) ->
     } else if let Some(Value::Object(body)) = pool.get(name) {
         schema.extend(body.clone());
     }
-    let mut definitions = BTreeMap::new();
+    let mut definitions = Pool::new();
     let mut wanted = references(&Value::Object(schema.clone()));
     while let Some(reference) = wanted.pop_first() {
         let found = reference.strip_prefix(LOCAL).and_then(|definition| Some((definition, pool.remove(definition)?)));
@@ -111,5 +120,41 @@ fn references(schema: &Value) -> BTreeSet<String> {
         }
         Value::Array(items) => items.iter().flat_map(references).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => BTreeSet::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(files: &[(&'static str, &'static str)], is_command: bool) -> Result<String, String> {
+        let schema = pool(files.iter().copied()).and_then(|pool| complete(files[0].0, is_command, pool));
+        schema.map(|schema| schema.to_string()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_schema_brings_what_it_refers_to_and_no_more() {
+        let a = ("a", r##"{"$ref": "#/$defs/x", "$defs": {"x": {"items": {"$ref": "#/$defs/x"}}, "y": {}}}"##);
+        insta::assert_snapshot!(printed(&[a], false).unwrap(), @r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","$ref":"#/$defs/x","$defs":{"x":{"items":{"$ref":"#/$defs/x"}}}}"##);
+        let error = ("error", r##"{"$ref": "#/$defs/y"}"##);
+        insta::assert_snapshot!(printed(&[a, error], true).unwrap(), @r##"{"$schema":"https://json-schema.org/draft/2020-12/schema","title":"What `eg2-convert a --json` prints","oneOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/error"}],"$defs":{"a":{"$ref":"#/$defs/x"},"error":{"$ref":"#/$defs/y"},"x":{"items":{"$ref":"#/$defs/x"}},"y":{}}}"##);
+    }
+
+    #[test]
+    fn files_that_make_no_schema() {
+        let of = |files: &[(&'static str, &'static str)]| printed(files, false).unwrap_err();
+        insta::assert_snapshot!(of(&[("a", "[]")]), @"schema a is no JSON object");
+        insta::assert_snapshot!(of(&[("a", "{")]), @"schema a is no JSON object");
+        insta::assert_snapshot!(of(&[("a", "{}"), ("b", r#"{"$defs": {"a": {}}}"#)]), @"schema b defines a, which another file defines too");
+        insta::assert_snapshot!(of(&[("a", r##"{"$ref": "#/$defs/b"}"##)]), @"schema a refers to #/$defs/b, which no file defines");
+    }
+
+    #[test]
+    fn every_definition_is_used() {
+        let pool = pool(SCHEMAS.into_iter().chain([SHARED])).unwrap();
+        let used: BTreeSet<String> = pool.values().flat_map(references).collect();
+        let roots: Vec<&str> = names().chain([SHARED.0]).collect();
+        let unused = pool.keys().filter(|d| !roots.contains(&d.as_str()) && !used.contains(&format!("{LOCAL}{d}")));
+        assert_eq!(unused.collect::<Vec<_>>(), Vec::<&String>::new());
     }
 }

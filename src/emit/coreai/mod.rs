@@ -147,15 +147,12 @@ pub fn text(functions: &[Checked<'_>], source: &dyn WeightSource) -> Result<Stri
 /// The operations that a node becomes, in their order; none for an input, and where the dialect cannot say it.
 pub fn spelling(graph: &Graph, value: ValueId) -> Vec<String> {
     let node = graph.node(value);
-    let args: Vec<(ValueId, &Fact)> = node.args.iter().map(|x| (*x, graph.fact(*x))).collect();
-    match &node.op {
-        Op::Input(_) => Vec::new(),
-        Op::Const(_) => vec![text::named(text::CONSTANT)],
-        op => {
-            let steps = legalize::legalize(op, &args, &node.fact).unwrap_or_default();
-            steps.iter().map(|step| text::named(step.kind)).collect()
-        }
+    if let Op::Const(_) = node.op {
+        return vec![text::named(text::CONSTANT)];
     }
+    let args: Vec<(ValueId, &Fact)> = node.args.iter().map(|x| (*x, graph.fact(*x))).collect();
+    let steps = legalize::legalize(&node.op, &args, &node.fact).unwrap_or_default();
+    steps.iter().map(|step| text::named(step.kind)).collect()
 }
 
 /// A source all of whose values are read, and so found to be numbers or not.

@@ -37,11 +37,12 @@ use std::io;
 pub fn spelling(graph: &Graph, value: ValueId) -> Option<&'static str> {
     let node = graph.node(value);
     let args: Vec<(ValueId, &Fact)> = node.args.iter().map(|x| (*x, graph.fact(*x))).collect();
-    match (&node.op, compressed::compressed(graph, node)) {
-        (Op::Input(_), _) => None,
-        (Op::Const(_), _) => Some(value::CONST),
-        (_, Some(stored)) => Some(stored.kind),
-        (op, None) => legalize::legalize(op, &args, &node.fact).ok().map(|call| call.kind),
+    if let Op::Const(_) = node.op {
+        return Some(value::CONST);
+    }
+    match compressed::compressed(graph, node) {
+        Some(stored) => Some(stored.kind),
+        None => legalize::legalize(&node.op, &args, &node.fact).ok().map(|call| call.kind),
     }
 }
 
