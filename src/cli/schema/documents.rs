@@ -1,14 +1,14 @@
 //! The JSON Schemas, draft 2020-12: a file for each, and how they are put together.
 //!
-//! A file refers to another, or to a part of one, as `#/$defs/NAME`: the root of each file is a definition by the file's
-//! name, and the `$defs` of all files are one pool. What is printed brings the definitions it needs along.
+//! A file refers to another, or to a part of one, as `#/$defs/NAME`: the root of each file is a definition by the name
+//! of the file, and the `$defs` of all files are one pool. What is printed brings along the definitions it needs.
 
 use super::commands::Command;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The schemas by name. One that is called as a command is of what the command prints with `--json`.
-const SCHEMAS: [(&str, &str); 17] = [
+const SCHEMAS: &[(&str, &str)] = &[
     ("compile", include_str!("compile.json")),
     ("completions", include_str!("completions.json")),
     ("diff", include_str!("diff.json")),
@@ -36,7 +36,7 @@ const LOCAL: &str = "#/$defs/";
 
 /// The names there are.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    SCHEMAS.into_iter().map(|(name, _)| name)
+    SCHEMAS.iter().copied().map(|(name, _)| name)
 }
 
 /// Why the files make no schemas, which a test finds before a user does.
@@ -54,7 +54,7 @@ type Pool = BTreeMap<String, Value>;
 
 /// Every schema by its name, each complete in itself.
 pub(super) fn schemas(commands: &[Command]) -> Result<BTreeMap<String, Value>, DocumentError> {
-    let pool = pool(SCHEMAS.into_iter().chain([SHARED]))?;
+    let pool = pool(SCHEMAS.iter().copied().chain([SHARED]))?;
     let is_command = |name: &str| commands.iter().any(|command| command.name == name);
     names().map(|name| Ok((name.to_string(), complete(name, is_command(name), pool.clone())?))).collect()
 }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn every_definition_is_used() {
-        let pool = pool(SCHEMAS.into_iter().chain([SHARED])).unwrap();
+        let pool = pool(SCHEMAS.iter().copied().chain([SHARED])).unwrap();
         let used: BTreeSet<String> = pool.values().flat_map(references).collect();
         let roots: Vec<&str> = names().chain([SHARED.0]).collect();
         let unused = pool.keys().filter(|d| !roots.contains(&d.as_str()) && !used.contains(&format!("{LOCAL}{d}")));

@@ -18,7 +18,7 @@ use serde_json::json;
                         eg2-convert schema --json")]
 pub struct Opts {
     /// Print the JSON Schema of that name alone: of what a command prints with --json, or of a file that is written
-    #[arg(value_name = "NAME", hide_possible_values = true, value_parser = PossibleValuesParser::new(documents::names()))]
+    #[arg(hide_possible_values = true, value_parser = PossibleValuesParser::new(documents::names()))]
     name: Option<String>,
 }
 

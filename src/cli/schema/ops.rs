@@ -1,4 +1,5 @@
-//! The closed set of ops, each as both formats spell it: what the writers make of a graph that has every op in every form.
+//! The closed set of ops, each as both formats spell it: what the writers make of a graph that has every op in every
+//! form.
 
 use crate::emit::{coreai, mil};
 use crate::ir::{Graph, ParseError, op_names, parse};
