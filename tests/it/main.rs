@@ -31,6 +31,7 @@ mod reader;
 mod reader_gate;
 mod regions;
 mod release;
+mod schema;
 mod strained;
 mod strip;
 mod tools;
