@@ -48,7 +48,7 @@ fn report(found: &Verification) -> Report {
         rows(release, &mut table);
     }
     for announcement in &found.announcements {
-        table.row("ANNOUNCED", announcement);
+        table.prose("ANNOUNCED", &announcement.to_string());
     }
     let left_out = found.releases.iter().any(|release| !release.not_run.is_empty());
     let checks = match (found.passed(), left_out) {
@@ -61,7 +61,7 @@ fn report(found: &Verification) -> Report {
         "announcements": found.announcements,
         "passed": found.passed(),
     });
-    Report { text: table.wrapped(), json, checks }
+    Report { text: table.render(), json, checks }
 }
 
 /// The artefacts of which the same was not run for the same reason.
@@ -78,18 +78,18 @@ fn rows(release: &Verified, table: &mut Table) {
     table.row("release", path.display());
     table.row("hashed", format!("{} files, {}", thousands(*files as u64), bytes(*size)));
     for fault in faults.iter().take(LINES) {
-        table.row("fault", fault);
+        table.prose("fault", &fault.to_string());
     }
     if faults.len() > LINES {
         table.row("", format!("and {} more; --json lists them", faults.len() - LINES));
     }
     for (what, artefacts) in grouped(not_run) {
-        table.row("not run", format!("{what}: {}", artefacts.join(", ")));
+        table.prose("not run", &format!("{what}: {}", artefacts.join(", ")));
     }
     let verdict = match (faults.is_empty(), not_run.is_empty()) {
         (false, _) => "FAILED",
         (true, false) => "passed: nothing was changed since it was made; of what was not run, nothing is known",
         (true, true) => "passed: nothing was changed since it was made",
     };
-    table.row("verdict", verdict);
+    table.prose("verdict", verdict);
 }

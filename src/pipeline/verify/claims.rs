@@ -23,6 +23,7 @@ pub fn check(folder: &Path, record: &ReleaseRecord, faults: &mut Vec<Fault>, not
     for bundle in &record.artefacts {
         let mut held = Held { bundle, record, faults };
         held.identity();
+        held.device();
         held.gate(recipe.as_ref());
     }
     follows("not_run", &json!(record.not_run), &json!(record.left_out()), faults);
@@ -132,6 +133,15 @@ impl Held<'_> {
         if let Some(parent) = &bundle.compiled_from {
             let known = self.record.artefacts.iter().find(|other| other.name == parent.name).map(|b| b.digest_root);
             self.follows("compiled_from.digest_root", &json!(parent.digest_root), &json!(known));
+        }
+    }
+
+    /// What a device found is told by its record, and by nothing else.
+    fn device(&mut self) {
+        if self.record.devices.is_empty() {
+            let bundle = self.bundle;
+            self.outcome("loads_on_device", bundle.loads_on_device.outcome, Outcome::NotRun);
+            self.outcome("placed_on_ane", bundle.placed_on_ane.outcome, Outcome::NotRun);
         }
     }
 
