@@ -8,7 +8,7 @@ use super::stages::{Bundle, Stages, Stripped};
 use crate::bundle::{AiModel, Format, Outcome as Published, Replace, Stage, Tree, commit};
 use crate::bundle::compiled::CompiledBundle;
 use crate::digest::Digest;
-use crate::provenance::Tool;
+use crate::provenance::{NEEDS_A_DEVICE, Tool};
 use crate::provenance::release::{
     CommandLine, Gate, Outcome, Parent, Program, RECIPE_FILE, RELEASE_FILE, RELEASE_VERSION, RegionCount, Regions,
     ReleaseRecord, Released, STATEMENT_FILE, SUMS_FILE, Status, Strip,
@@ -19,8 +19,6 @@ use crate::toolchain::Tool as External;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-const NEEDS_A_DEVICE: &str = "needs Apple hardware";
 
 /// A bundle on its way into the release.
 struct Part {
