@@ -9,6 +9,7 @@ mod encoder;
 mod features;
 mod gate;
 mod inspect;
+mod kit;
 mod model;
 mod origin;
 mod package;
@@ -30,6 +31,7 @@ pub use gate::{
 pub use inspect::{
     AiModelView, BlockerView, CompiledView, FunctionView, InspectError, Inspection, PackageView, WeightView, inspect,
 };
+pub use kit::{Differences, KitError, KitOptions, KitRan, PlanFault, RunnerError, run_kit};
 pub use model::{Half, UnknownModel};
 pub use origin::Origin;
 pub use package::{Converted, Destination, FunctionReport, GraphFigures, PipelineError, Writer};
