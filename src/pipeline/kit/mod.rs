@@ -13,7 +13,8 @@ pub(super) mod plan;
 mod runner;
 
 pub use error::KitError;
-pub use plan::{Differences, FunctionPlan, KitPlan, PlanFault, Shipped, Subject};
+pub use plan::{Differences, PlanFault};
+use plan::{KitPlan, Subject};
 pub use runner::RunnerError;
 
 use super::{Progress, Unit};

@@ -67,9 +67,10 @@ pub struct Subject {
 /// A compiled bundle of the release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "their names say it")]
 pub struct Shipped {
+    /// Folder name.
     pub name: String,
+    /// Its digest root.
     pub digest_root: Digest,
 }
 
