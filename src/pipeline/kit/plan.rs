@@ -256,15 +256,15 @@ mod tests {
             *plan.pointer_mut(at).unwrap() = value;
             KitPlan::parse(plan.to_string().as_bytes()).unwrap_err().to_string()
         };
-        insta::assert_snapshot!(fault("/kit_version", json!(2)), @"");
-        insta::assert_snapshot!(fault("/protocol/rounds", json!(0)), @"");
-        insta::assert_snapshot!(fault("/release", json!("../m")), @"");
-        insta::assert_snapshot!(fault("/subjects/0/model", json!("a/../../m.aimodel")), @"");
-        insta::assert_snapshot!(fault("/subjects/0/functions/0/inputs/0", json!("/etc/passwd")), @"");
-        insta::assert_snapshot!(fault("/subjects/0/platform", json!("macos")), @"");
-        insta::assert_snapshot!(fault("/subjects/0/architecture", json!("m4")), @"");
-        insta::assert_snapshot!(fault("/subjects/0/prefer", json!("cpu")), @"");
-        insta::assert_snapshot!(fault("/tool", json!({})), @"");
+        insta::assert_snapshot!(fault("/kit_version", json!(2)), @"kit.json has version 2, expected 1");
+        insta::assert_snapshot!(fault("/protocol/rounds", json!(0)), @r#"kit.json: protocol is "0 rounds of 20 runs", expected at least one of each"#);
+        insta::assert_snapshot!(fault("/release", json!("../m")), @r#"kit.json: a name is "../m", expected the name of a file in its folder"#);
+        insta::assert_snapshot!(fault("/subjects/0/model", json!("a/../../m.aimodel")), @r#"kit.json: a name is "a/../../m.aimodel", expected the name of a file in its folder"#);
+        insta::assert_snapshot!(fault("/subjects/0/functions/0/inputs/0", json!("/etc/passwd")), @r#"kit.json: a name is "/etc/passwd", expected the name of a file in its folder"#);
+        insta::assert_snapshot!(fault("/subjects/0/platform", json!("macos")), @r#"kit.json: platform is "macos", expected macOS or iOS"#);
+        insta::assert_snapshot!(fault("/subjects/0/architecture", json!("m4")), @r#"kit.json: architecture is "m4", expected an h, two digits and a letter"#);
+        insta::assert_snapshot!(fault("/subjects/0/prefer", json!("cpu")), @r#"kit.json: prefer is "cpu", expected gpu or neural-engine"#);
+        insta::assert_snapshot!(fault("/tool", json!({})), @"kit.json is no plan of ours");
     }
 
     #[test]
@@ -278,6 +278,6 @@ mod tests {
         let list = crate::provenance::texts::sums(&files[..2]);
         assert!(Differences::of(&list, "SUMS", &files).none());
         let other = [file("a", "0"), file("c", "2")];
-        insta::assert_snapshot!(Differences::of(&list, "SUMS", &other), @"");
+        insta::assert_snapshot!(Differences::of(&list, "SUMS", &other), @"changed: a; missing: b; extra: c");
     }
 }

@@ -4,6 +4,7 @@
 //! is judged by outputs: two units round differently, and outputs that have the GPU's very bits are the GPU's.
 
 use super::{Arm, Compared, DeviceResult, FailureStage};
+use crate::plural::counted;
 use crate::provenance::release::{Outcome, Status};
 
 /// The platform whose bundles are not loaded on a Mac: one of them can wedge its GPU.
@@ -53,7 +54,7 @@ fn placed(result: &DeviceResult, arm: &Arm) -> Status {
     let found = arm.regions.unwrap_or(0);
     if found == 0 || result.expected_regions.is_some_and(|expected| expected != found) {
         let expected = result.expected_regions.map_or("at least 1".to_string(), |n| n.to_string());
-        return fail(format!("it has {found} Neural Engine regions, expected {expected}"));
+        return fail(format!("it has {}, expected {expected}", counted(found, "Neural Engine region")));
     }
     let Some(gpu) = result.arms.get(1) else { return Status::not_run("there is no run on the GPU to compare with") };
     if let Some(failure) = &gpu.failure {
@@ -87,15 +88,16 @@ fn placed(result: &DeviceResult, arm: &Arm) -> Status {
 
 /// Outputs of another unit, which have to be the same model's.
 fn within(compared: &[Compared], limit: f64, regions: usize) -> Status {
-    let worst = compared.iter().filter_map(|c| c.cosine).fold(f64::INFINITY, f64::min);
-    // A whole output of integers has no cosine; what differs in bits is then all there is to say.
-    let told = if worst.is_finite() { format!("cosine {worst} at least") } else { "no cosine".to_string() };
-    if worst < limit {
-        let reason = format!("outputs are apart from the GPU's: {told}, the limit is {limit}");
+    let Some(worst) = compared.iter().filter_map(|c| c.cosine).reduce(f64::min) else {
+        return Status::not_run("outputs have other bits than the GPU's, but all are integers, which have no cosine");
+    };
+    if worst < limit || worst.is_nan() {
+        let reason = format!("outputs are apart from the GPU's: cosine {worst}, the limit is {limit}");
         return Status { outcome: Outcome::Fail, reason: Some(reason) };
     }
     let reason = format!(
-        "judged by outputs: other bits than the GPU's, {told} to them, the limit is {limit}; {regions} Neural Engine regions"
+        "judged by outputs: other bits than the GPU's and cosine {worst} to them, the limit is {limit}; {}",
+        counted(regions, "Neural Engine region")
     );
     Status { outcome: Outcome::Pass, reason: Some(reason) }
 }
@@ -181,15 +183,15 @@ pub mod tests {
 
     #[test]
     fn by_outputs() {
-        insta::assert_snapshot!(told(|_| ()), @"");
-        insta::assert_snapshot!(told(|r| r.comparisons[0].bit_identical = true), @"");
+        insta::assert_snapshot!(told(|_| ()), @"Pass  | Pass judged by outputs: other bits than the GPU's and cosine 0.9999 to them, the limit is 0.999; 1 Neural Engine region");
+        insta::assert_snapshot!(told(|r| r.comparisons[0].bit_identical = true), @"Pass  | Fail outputs of main are bit-identical to the GPU's, so it ran there");
         insta::assert_snapshot!(told(|r| {
             r.comparisons[0].bit_identical = true;
             r.arms[1].bundle = r.arms[0].bundle.clone();
-        }), @"");
-        insta::assert_snapshot!(told(|r| r.comparisons[0].cosine = Some(0.5)), @"");
-        insta::assert_snapshot!(told(|r| r.comparisons[0].cosine = None), @"");
-        insta::assert_snapshot!(told(|r| r.comparisons.clear()), @"");
+        }), @"Pass  | NotRun outputs of main are bit-identical to the GPU's, but both bundles share main.hash, by which the runtime caches: they may be one bundle's");
+        insta::assert_snapshot!(told(|r| r.comparisons[0].cosine = Some(0.5)), @"Pass  | Fail outputs are apart from the GPU's: cosine 0.5, the limit is 0.999");
+        insta::assert_snapshot!(told(|r| r.comparisons[0].cosine = None), @"Pass  | NotRun outputs have other bits than the GPU's, but all are integers, which have no cosine");
+        insta::assert_snapshot!(told(|r| r.comparisons.clear()), @"Pass  | NotRun outputs of main were not compared with the GPU's");
         // One function on the GPU is enough.
         insta::assert_snapshot!(told(|r| {
             let mut more = r.arms[0].functions[0].clone();
@@ -198,26 +200,26 @@ pub mod tests {
             let mut same = r.comparisons[0].clone();
             (same.function, same.bit_identical) = ("other".into(), true);
             r.comparisons.push(same);
-        }), @"");
+        }), @"Pass  | Fail outputs of other are bit-identical to the GPU's, so it ran there");
     }
 
     #[test]
     fn what_cannot_be_judged_is_not_run() {
-        insta::assert_snapshot!(told(|r| r.arms[0].repeatable = Some(false)), @"");
-        insta::assert_snapshot!(told(|r| r.arms[1].repeatable = None), @"");
-        insta::assert_snapshot!(told(|r| r.arms[1].failure = failed(FailureStage::Run)), @"");
-        insta::assert_snapshot!(told(|r| r.arms.truncate(1)), @"");
-        insta::assert_snapshot!(told(|r| { r.arms.remove(0); }), @"");
-        insta::assert_snapshot!(told(|r| r.arms.clear()), @"");
-        insta::assert_snapshot!(told(|r| r.arms[0].rounds.clear()), @"");
-        insta::assert_snapshot!(told(|r| r.platform = "iOS".into()), @"");
+        insta::assert_snapshot!(told(|r| r.arms[0].repeatable = Some(false)), @"Pass  | NotRun rounds of one arm did not give the same bits, so that bits tell nothing");
+        insta::assert_snapshot!(told(|r| r.arms[1].repeatable = None), @"Pass  | NotRun rounds of one arm did not give the same bits, so that bits tell nothing");
+        insta::assert_snapshot!(told(|r| r.arms[1].failure = failed(FailureStage::Run)), @"Pass  | NotRun there is no run on the GPU to compare with: it fell");
+        insta::assert_snapshot!(told(|r| r.arms.truncate(1)), @"Pass  | NotRun there is no run on the GPU to compare with");
+        insta::assert_snapshot!(told(|r| { r.arms.remove(0); }), @"Pass  | NotRun it was compiled for the GPU");
+        insta::assert_snapshot!(told(|r| r.arms.clear()), @"NotRun it was not tried | NotRun it was not tried");
+        insta::assert_snapshot!(told(|r| r.arms[0].rounds.clear()), @"NotRun it was not run | NotRun it was not run");
+        insta::assert_snapshot!(told(|r| r.platform = "iOS".into()), @"NotRun an iOS bundle is not loaded on a Mac | NotRun an iOS bundle is not loaded on a Mac");
     }
 
     #[test]
     fn what_fails() {
-        insta::assert_snapshot!(told(|r| r.arms[0].failure = failed(FailureStage::Run)), @"");
-        insta::assert_snapshot!(told(|r| r.arms[0].failure = failed(FailureStage::Compile)), @"");
-        insta::assert_snapshot!(told(|r| r.expected_regions = Some(2)), @"");
-        insta::assert_snapshot!(told(|r| (r.arms[0].regions, r.expected_regions) = (Some(0), None)), @"");
+        insta::assert_snapshot!(told(|r| r.arms[0].failure = failed(FailureStage::Run)), @"Fail it fell | NotRun it was not loaded");
+        insta::assert_snapshot!(told(|r| r.arms[0].failure = failed(FailureStage::Compile)), @"NotRun it was not compiled: it fell | NotRun it was not compiled: it fell");
+        insta::assert_snapshot!(told(|r| r.expected_regions = Some(2)), @"Pass  | Fail it has 1 Neural Engine region, expected 2");
+        insta::assert_snapshot!(told(|r| (r.arms[0].regions, r.expected_regions) = (Some(0), None)), @"Pass  | Fail it has 0 Neural Engine regions, expected at least 1");
     }
 }

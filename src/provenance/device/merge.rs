@@ -33,10 +33,19 @@ pub enum MergeError {
     NoArtefact { artefact: String },
     #[error("it tells of {artefact} with digest root {found}, and the release has {expected}")]
     OtherBytes { artefact: String, found: Digest, expected: Digest },
-    #[error("it says {check} of {artefact} is {says:?}, and its figures say {expected:?}")]
+    #[error("it says {check} of {artefact} {}, and by its figures it {}", told(says), told(expected))]
     Verdict { artefact: String, check: &'static str, says: Status, expected: Status },
     #[error("the release's record could not be written as JSON")]
     Record(#[from] serde_json::Error),
+}
+
+fn told(status: &Status) -> String {
+    let word = match status.outcome {
+        Outcome::Pass => "passed",
+        Outcome::Fail => "failed",
+        Outcome::NotRun => "was not run",
+    };
+    status.reason.as_ref().map_or_else(|| word.to_string(), |reason| format!("{word} ({reason})"))
 }
 
 /// Takes `device` into `release`: its verdicts, regions, list of what was not run, and the digest of its README, which
@@ -265,8 +274,8 @@ mod tests {
         merge(&mut merged, device("Mac16,5", |_| ())).unwrap();
         let bundle = &merged.artefacts[0];
         assert_eq!((bundle.loads_on_device.outcome, bundle.placed_on_ane.outcome), (Outcome::Pass, Outcome::Pass));
-        insta::assert_snapshot!(bundle.placed_on_ane.reason.as_ref().unwrap(), @"");
-        insta::assert_snapshot!(bundle.regions.reason.as_ref().unwrap(), @"");
+        insta::assert_snapshot!(bundle.placed_on_ane.reason.as_ref().unwrap(), @"h16c on Mac16,5, macOS 27.0 (26A1): judged by outputs: other bits than the GPU's and cosine 0.9999 to them, the limit is 0.999; 1 Neural Engine region");
+        insta::assert_snapshot!(bundle.regions.reason.as_ref().unwrap(), @"counted on a device; where it was released: coreai-build is not installed");
         assert_eq!(bundle.regions.architectures["h16c"], RegionCount { found: 1, expected: Some(1) });
         let left: Vec<&str> = merged.not_run.iter().map(|left| left.name.as_str()).collect();
         assert_eq!(left, ["gate"]);
@@ -306,17 +315,17 @@ mod tests {
             change(&mut device);
             refused(device)
         };
-        insta::assert_snapshot!(changed(|d| d.release = "n".into()), @"");
-        insta::assert_snapshot!(changed(|d| d.results.clear()), @"");
-        insta::assert_snapshot!(changed(|d| d.results.push(d.results[0].clone())), @"");
-        insta::assert_snapshot!(changed(|d| d.results[0].artefact = "n.aimodel".into()), @"");
-        insta::assert_snapshot!(changed(|d| d.results[0].comparisons[0].bit_identical = true), @"");
+        insta::assert_snapshot!(changed(|d| d.release = "n".into()), @"it is of release n, and this is m");
+        insta::assert_snapshot!(changed(|d| d.results.clear()), @"it has no result");
+        insta::assert_snapshot!(changed(|d| d.results.push(d.results[0].clone())), @"it has h16c of m.aimodel twice");
+        insta::assert_snapshot!(changed(|d| d.results[0].artefact = "n.aimodel".into()), @"it tells of n.aimodel, which the release has not");
+        insta::assert_snapshot!(changed(|d| d.results[0].comparisons[0].bit_identical = true), @"it says placed_on_ane of m.aimodel passed (judged by outputs: other bits than the GPU's and cosine 0.9999 to them, the limit is 0.999; 1 Neural Engine region), and by its figures it failed (outputs of main are bit-identical to the GPU's, so it ran there)");
         assert!(changed(|d| d.release_sha256 = Digest::of(b"")).contains("before anything was merged"));
         assert!(changed(|d| d.results[0].digest_root = Digest::of(b"")).contains("with digest root"));
         assert!(changed(|d| d.results[0].arms[0].bundle.as_mut().unwrap().shipped = true).contains("with digest root"));
         let mut merged = release();
         merge(&mut merged, device("a", |_| ())).unwrap();
-        insta::assert_snapshot!(merge(&mut merged, device("a", |_| ())).unwrap_err(), @"");
+        insta::assert_snapshot!(merge(&mut merged, device("a", |_| ())).unwrap_err(), @"it is merged already");
     }
 
     #[test]
