@@ -131,7 +131,8 @@ impl Stage {
         let mut prefix = OsString::from(".");
         prefix.push(name);
         prefix.push(".");
-        let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(room.unwrap_or(&parent)).map_err(unwritable)?;
+        let folder =
+            tempfile::Builder::new().prefix(&prefix).tempdir_in(room.unwrap_or(&parent)).map_err(unwritable)?;
         let new = folder.path().join(name);
         let stage = Stage { destination: parent.join(name), new, folder, spare, keep: false };
         std::fs::create_dir(&stage.new).map_err(unwritable)?;

@@ -5,6 +5,7 @@ use super::progress::Bar;
 use super::table::Table;
 use super::{Checks, Common, Report, compile};
 use crate::pipeline::{KitError, KitOptions, KitRan, RunnerError, run_kit};
+use crate::plural::counted;
 use crate::provenance::device::{Arm, DeviceResult, Thermal};
 use crate::provenance::release::{Outcome, Status};
 use crate::toolchain::Search;
@@ -60,10 +61,9 @@ fn failure(error: &KitError) -> Failure {
         KitError::NoKit { .. } | KitError::Tree(_) | KitError::Plan(_) => Exit::BadInput,
         KitError::Changed { .. } | KitError::OtherRelease { .. } | KitError::OtherBytes { .. } => Exit::CheckFailed,
         KitError::Exists { .. } | KitError::Publish(_) | KitError::Io { .. } => Exit::Usage,
-        KitError::NotInstalled(_)
-        | KitError::NoUnits
-        | KitError::Output { .. }
-        | KitError::Shipped { .. } => Exit::Tool,
+        KitError::NotInstalled(_) | KitError::NoUnits | KitError::Output { .. } | KitError::Shipped { .. } => {
+            Exit::Tool
+        }
         KitError::Runner(RunnerError::Interrupted) | KitError::Interrupted => Exit::Interrupted,
         KitError::Runner(RunnerError::Handover(_)) => Exit::Usage,
         KitError::Runner(
@@ -126,7 +126,9 @@ fn rows(result: &DeviceResult, table: &mut Table) {
 fn arm_rows(arm: &Arm, result: &DeviceResult, table: &mut Table) {
     let expected = result.expected_regions.filter(|_| arm.prefer == "neural-engine");
     let expected = expected.map_or_else(String::new, |n| format!(", {n} expected"));
-    let regions = arm.regions.map_or_else(|| "not counted".to_string(), |found| format!("{found} regions{expected}"));
+    let regions = arm
+        .regions
+        .map_or_else(|| "not counted".to_string(), |found| format!("{}{expected}", counted(found, "region")));
     table.row(format!("  {}", arm.prefer), regions);
     if let Some(failure) = &arm.failure {
         table.row("    failed", &failure.message);

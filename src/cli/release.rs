@@ -5,9 +5,7 @@ use super::progress::Bar;
 use super::table::Table;
 use super::{Checks, Common, Report, compile, converted, gate, run, strip};
 use crate::checkpoint::LocateEnv;
-use crate::pipeline::{
-    Release, ReleaseError, ReleaseOptions, ReleaseSourceError, Shard, StageError, release,
-};
+use crate::pipeline::{Release, ReleaseError, ReleaseOptions, ReleaseSourceError, Shard, StageError, release};
 use crate::provenance::release::{Outcome, Released};
 use crate::toolchain::Search;
 use serde_json::{Value, json};
@@ -16,10 +14,12 @@ use std::time::Instant;
 
 /// Make releases by their recipes: author, emit, strip, compile where the compiler is, count regions, judge, record
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  eg2-convert release recipes/encoder-fp16.toml\n  eg2-convert release recipes/tiny\n  \
+#[command(
+    after_help = "Examples:\n  eg2-convert release recipes/encoder-fp16.toml\n  eg2-convert release recipes/tiny\n  \
                         eg2-convert release recipes --only reader-v2-fp16,encoder-fp16\n  eg2-convert release recipes \
                         --shard 1/4\n\nEvery stage is kept by what it was made of, so a second run computes nothing, and one \
-                        that was stopped goes on where it ended.")]
+                        that was stopped goes on where it ended."
+)]
 pub struct Opts {
     /// Recipes, .toml, and folders of such
     #[arg(required = true, value_name = "RECIPE")]

@@ -38,7 +38,8 @@ pub use package::{Converted, Destination, FunctionReport, GraphFigures, Pipeline
 pub use reader::{ReaderOptions, ReaderOrigin, reader};
 pub use regions::{Host, Regions, RegionsError, regions};
 pub use release::{
-    KitReport, Release, ReleaseError, ReleaseOptions, Shard, SourceError as ReleaseSourceError, StageError, StageReport, release,
+    KitReport, Release, ReleaseError, ReleaseOptions, Shard, SourceError as ReleaseSourceError, StageError,
+    StageReport, release,
 };
 pub use run::{Ran, RunError, RunOptions, Runtime, run};
 pub use strip::{Look, StripError, StripOptions, Stripped, strip};

@@ -16,8 +16,7 @@ pub fn statement(record: &ReleaseRecord) -> Result<Value, serde_json::Error> {
     let others = record.files.iter().map(|file| (file.path.clone(), file.sha256));
     let own = Digest::of(&record.to_bytes()?);
     let subject = |(name, sha256): (String, Digest)| json!({ "name": name, "digest": { "sha256": sha256 } });
-    let subjects: Vec<Value> =
-        of_bundles.chain(others).chain([(RELEASE_FILE.to_string(), own)]).map(subject).collect();
+    let subjects: Vec<Value> = of_bundles.chain(others).chain([(RELEASE_FILE.to_string(), own)]).map(subject).collect();
     let repository = record.source.repository.as_ref().map(|name| {
         let revision = record.source.revision.as_deref().unwrap_or("unknown");
         format!("pkg:huggingface/{name}@{revision}")

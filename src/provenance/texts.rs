@@ -38,7 +38,11 @@ pub fn notice(record: &ReleaseRecord) -> String {
             );
         }
         None => {
-            let _ = writeln!(text, "The source has no repository by its recipe. Its licence is {}; see {LICENSE_FILE}.", source.license);
+            let _ = writeln!(
+                text,
+                "The source has no repository by its recipe. Its licence is {}; see {LICENSE_FILE}.",
+                source.license
+            );
         }
     }
     let _ = writeln!(

@@ -168,7 +168,11 @@ impl Recipe {
         let model = model(&form)?;
         let precision = one_of(&Precision::ALL, Precision::name, "precision", &form.precision, PRECISIONS)?;
         if matches!(model, Model::Reader { .. }) && precision == Precision::Int8 {
-            return Err(RecipeFault::Value { key: "precision", found: form.precision, expected: "fp16, fp32 or fp16w32" });
+            return Err(RecipeFault::Value {
+                key: "precision",
+                found: form.precision,
+                expected: "fp16, fp32 or fp16w32",
+            });
         }
         let formats = formats("formats", &form.formats)?;
         let compile = form.compile.into_iter().map(Compile::of).collect::<Result<Vec<_>, _>>()?;
@@ -218,7 +222,11 @@ fn formats(key: &'static str, words: &[String]) -> Result<Vec<Format>, RecipeFau
         }
         found.push(format);
     }
-    if found.is_empty() { Err(RecipeFault::Missing { key, why: "a release has one format or more" }) } else { Ok(found) }
+    if found.is_empty() {
+        Err(RecipeFault::Missing { key, why: "a release has one format or more" })
+    } else {
+        Ok(found)
+    }
 }
 
 fn model(form: &form::Form) -> Result<Model, RecipeFault> {
@@ -273,7 +281,10 @@ impl Source {
         match (license == LICENSE, &form.license_file) {
             (true, Some(_)) => return needless("source.license_file", "the text of Apache-2.0 is put in as it is"),
             (false, None) => {
-                return Err(RecipeFault::Missing { key: "source.license_file", why: "a release has its licence's text" });
+                return Err(RecipeFault::Missing {
+                    key: "source.license_file",
+                    why: "a release has its licence's text",
+                });
             }
             (true, None) | (false, Some(_)) => {}
         }

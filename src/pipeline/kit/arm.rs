@@ -6,7 +6,7 @@ use super::runner::{RanFunction, RoundAnswer};
 use crate::bundle::Tree;
 use crate::bundle::compiled::{CompiledBundle, Expectation};
 use crate::digest::Digest;
-use crate::eval::{HostTensor, compare};
+use crate::eval::{HostTensor, Values, compare};
 use crate::pipeline::{CompileError, CompileOptions, CoreAiTarget, Progress, compile};
 use crate::provenance::device::{Arm, Compared, Failure, FailureStage, Loaded, Round, Spread, Timed, micros};
 use crate::tensor::{DType, Fact};
@@ -66,8 +66,7 @@ impl Trial {
     /// The release's own bundle.
     pub fn shipped(path: PathBuf, subject: &Subject, prefer: Prefer) -> Result<Trial, KitError> {
         let (name, digest_root) = subject.artefact();
-        let compiled = CompiledBundle::open(&path)
-            .map_err(|source| KitError::Shipped { name: name.into(), source })?;
+        let compiled = CompiledBundle::open(&path).map_err(|source| KitError::Shipped { name: name.into(), source })?;
         let mut trial = Trial::new(prefer);
         trial.take(&compiled, &subject.architecture, digest_root, true);
         Ok(trial)
@@ -186,7 +185,8 @@ impl Trial {
                 if self.digests.is_empty() {
                     let unknown = || io::Error::new(io::ErrorKind::InvalidData, format!("{fact}is no tensor of ours"));
                     let dtype = DType::parse(&raw.dtype).ok_or_else(unknown)?;
-                    let tensor = HostTensor::from_bytes(Fact::new(dtype, raw.shape), &bytes).map_err(io::Error::other)?;
+                    let tensor =
+                        HostTensor::from_bytes(Fact::new(dtype, raw.shape), &bytes).map_err(io::Error::other)?;
                     self.outputs.insert(key, tensor);
                 }
             }
@@ -247,7 +247,18 @@ fn apart(found: &HostTensor, gpu: &HostTensor) -> (Option<f64>, Option<f64>) {
             Ok(found) => (short(found.max_abs), Some((found.cosine_mean * 1e9).round() / 1e9)),
             Err(_) => (None, Some(0.0)),
         },
-        _ => (None, None),
+        _ => (short(integers_apart(found.values(), gpu.values())), None),
+    }
+}
+
+/// Largest difference of integers; infinite where they are no integers, or not as many.
+fn integers_apart(found: &Values, gpu: &Values) -> f64 {
+    match (found, gpu) {
+        (Values::I32(a), Values::I32(b)) if a.len() == b.len() => {
+            let most = a.iter().zip(b).map(|(x, y)| x.abs_diff(*y)).max();
+            most.map_or(0.0, f64::from)
+        }
+        (Values::I32(_) | Values::F32(_), _) => f64::INFINITY,
     }
 }
 

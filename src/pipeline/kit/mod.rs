@@ -22,9 +22,7 @@ use crate::bundle::{Tree, write_file};
 use crate::digest::Digest;
 use crate::files;
 use crate::provenance::Tool as Writer;
-use crate::provenance::device::{
-    DEVICE_VERSION, DeviceRecord, DeviceResult, Machine, Protocol, Verdicts, judge,
-};
+use crate::provenance::device::{DEVICE_VERSION, DeviceRecord, DeviceResult, Machine, Protocol, Verdicts, judge};
 use crate::provenance::release::{Program, RELEASE_FILE, SUMS_FILE, Status};
 use crate::toolchain::{COREAI_CORE, Interrupt, Platform, Prefer, Search, Tool, version};
 use arm::{Compiler, Trial};

@@ -6,7 +6,8 @@
 use crate::emit::coreai::RawTensor;
 use crate::provenance::device::Thermal;
 use crate::toolchain::{
-    Command, End, Interrupt, Limits, PYTHON_VARIABLE, RunError, Serializer, Tool, ToolRun, printable, run, without_paths,
+    Command, End, Interrupt, Limits, PYTHON_VARIABLE, RunError, Serializer, Tool, ToolRun, printable, run,
+    without_paths,
 };
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -124,10 +125,9 @@ impl RunnerError {
             | RunnerError::Died { .. }
             | RunnerError::TimedOut { .. }
             | RunnerError::Answer { .. } => true,
-            RunnerError::NotInstalled
-            | RunnerError::Interrupted
-            | RunnerError::Start(_)
-            | RunnerError::Handover(_) => false,
+            RunnerError::NotInstalled | RunnerError::Interrupted | RunnerError::Start(_) | RunnerError::Handover(_) => {
+                false
+            }
         }
     }
 }

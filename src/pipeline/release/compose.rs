@@ -5,15 +5,15 @@ use super::cache::{Workroom, link};
 use super::error::StageError;
 use super::judge::Subject;
 use super::stages::{Bundle, Stages, Stripped};
-use crate::bundle::{AiModel, Format, Outcome as Published, Replace, Stage, Tree, commit};
 use crate::bundle::compiled::CompiledBundle;
+use crate::bundle::{AiModel, Format, Outcome as Published, Replace, Stage, Tree, commit};
 use crate::digest::Digest;
-use crate::provenance::{NEEDS_A_DEVICE, Tool};
 use crate::provenance::release::{
     CommandLine, Gate, Outcome, Parent, Program, RECIPE_FILE, RELEASE_FILE, RELEASE_VERSION, RegionCount, Regions,
     ReleaseRecord, Released, STATEMENT_FILE, SUMS_FILE, Status, Strip,
 };
 use crate::provenance::texts::{APACHE, LICENSE_FILE, NOTICE_FILE, README_FILE, notice, readme, sums};
+use crate::provenance::{NEEDS_A_DEVICE, Tool};
 use crate::recipe::Model;
 use crate::toolchain::Tool as External;
 use serde_json::Value;
@@ -32,7 +32,12 @@ struct Part {
 
 impl Stages<'_> {
     /// Makes the release and publishes it as a folder of `out`.
-    pub fn release(&self, out: &Path, room: &Workroom, force: bool) -> Result<(ReleaseRecord, &'static str), StageError> {
+    pub fn release(
+        &self,
+        out: &Path,
+        room: &Workroom,
+        force: bool,
+    ) -> Result<(ReleaseRecord, &'static str), StageError> {
         let mut parts = Vec::new();
         for bundle in self.author()? {
             parts.extend(self.parts(bundle)?);
@@ -62,7 +67,8 @@ impl Stages<'_> {
     /// An authored bundle as it ships, and what is compiled from it.
     fn parts(&self, bundle: Bundle) -> Result<Vec<Part>, StageError> {
         let Stripped { bundle, before, record } = self.strip(bundle)?;
-        let strip = Strip { outcome: Outcome::Pass, reason: None, before: Some(before), after: Some(bundle.tree.root()) };
+        let strip =
+            Strip { outcome: Outcome::Pass, reason: None, before: Some(before), after: Some(bundle.tree.root()) };
         let compiled = self.compile(&bundle)?;
         let reason = match (&compiled, bundle.format) {
             (None, _) => format!("{} is not installed", External::CoreAiBuild.name()),
@@ -88,7 +94,8 @@ impl Stages<'_> {
             .iter()
             .flat_map(|part| {
                 let own = (format!("{}.record.json", part.bundle.name), &part.bundle.record);
-                let strip = part.stripped.as_ref().map(|record| (format!("{}.strip.record.json", part.bundle.name), record));
+                let strip =
+                    part.stripped.as_ref().map(|record| (format!("{}.strip.record.json", part.bundle.name), record));
                 [Some(own), strip].into_iter().flatten()
             })
             .collect();
@@ -244,7 +251,8 @@ fn compiler(record: &Value) -> Option<CommandLine> {
 /// Regions as the compile stage counted and checked them.
 fn counted(record: &Value) -> BTreeMap<String, RegionCount> {
     let checks = record["checks"].as_array().into_iter().flatten();
-    let figures = checks.filter(|check| check["name"] == "ane_regions").filter_map(|check| check["figures"].as_object());
+    let figures =
+        checks.filter(|check| check["name"] == "ane_regions").filter_map(|check| check["figures"].as_object());
     let number = |value: &Value| value.as_u64().and_then(|n| usize::try_from(n).ok());
     figures
         .flatten()

@@ -40,7 +40,9 @@ pub enum ReleaseError {
 pub enum StageError {
     #[error(transparent)]
     Source(#[from] SourceError),
-    #[error("the recipe asks for an .aimodel, and Apple's serializer is not installed; run `eg2-convert tools install`")]
+    #[error(
+        "the recipe asks for an .aimodel, and Apple's serializer is not installed; run `eg2-convert tools install`"
+    )]
     NoSerializer,
     #[error(transparent)]
     Author(#[from] PipelineError),

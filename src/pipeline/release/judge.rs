@@ -113,7 +113,8 @@ impl Stages<'_> {
             ("--encoder", spec.encoder.as_deref()),
         ];
         let several = [("--golden", &spec.goldens), ("--audio", &spec.audio)];
-        let several = several.into_iter().flat_map(|(option, paths)| paths.iter().map(move |path| (option, path.as_path())));
+        let several =
+            several.into_iter().flat_map(|(option, paths)| paths.iter().map(move |path| (option, path.as_path())));
         for (option, path) in several.chain(named.into_iter().filter_map(|(option, path)| Some((option, path?)))) {
             argv.extend([option.to_string(), name_of(path)]);
         }

@@ -118,7 +118,8 @@ impl Stages<'_> {
             let clips = self.clips()?;
             let mut digests = Vec::new();
             for path in clips.values() {
-                let (sha256, _) = Digest::of_file(path).map_err(|source| CacheError::Io { path: path.clone(), source })?;
+                let (sha256, _) =
+                    Digest::of_file(path).map_err(|source| CacheError::Io { path: path.clone(), source })?;
                 digests.push(sha256);
             }
             let key = json!({
@@ -179,7 +180,13 @@ fn inputs_of(
     }
     let random = sets.is_empty();
     if random {
-        sets.push(function.inputs.iter().map(|(name, fact)| Ok((name.clone(), seeded(name, fact)?))).collect::<Result<_, StageError>>()?);
+        sets.push(
+            function
+                .inputs
+                .iter()
+                .map(|(name, fact)| Ok((name.clone(), seeded(name, fact)?)))
+                .collect::<Result<_, StageError>>()?,
+        );
     }
     let mut inputs = Vec::new();
     for (number, set) in sets.iter().enumerate() {

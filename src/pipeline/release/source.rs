@@ -104,7 +104,8 @@ fn reader(recipe: &Recipe, options: &ReleaseOptions) -> Result<(Job, SourceFiles
             (ReaderOrigin::Synthetic { seed, config: named, words: recipe.source.words }, files)
         }
         None => {
-            let config = named.or_else(|| options.reader_config.clone()).unwrap_or_else(|| PathBuf::from(READER_CONFIG));
+            let config =
+                named.or_else(|| options.reader_config.clone()).unwrap_or_else(|| PathBuf::from(READER_CONFIG));
             if !config.exists() {
                 return Err(SourceError::NoReader { looked: config });
             }

@@ -109,7 +109,12 @@ impl Stages<'_> {
         let started = Instant::now();
         let (made, reused) = run()?;
         let seconds = started.elapsed().as_secs_f64();
-        tracing::info!("{}: {stage} {}{}", self.recipe.name, artefact.unwrap_or(""), if reused { " reused" } else { "" });
+        tracing::info!(
+            "{}: {stage} {}{}",
+            self.recipe.name,
+            artefact.unwrap_or(""),
+            if reused { " reused" } else { "" }
+        );
         let report = StageReport { stage, artefact: artefact.map(str::to_string), reused, seconds };
         if let Ok(mut reports) = self.reports.lock() {
             reports.push(report);
@@ -120,7 +125,8 @@ impl Stages<'_> {
     /// Authors and emits every bundle of every format.
     pub fn author(&self) -> Result<Vec<Bundle>, StageError> {
         self.timed("author", None, || {
-            let writers = self.recipe.formats.iter().map(|format| self.writer(*format)).collect::<Result<Vec<_>, _>>()?;
+            let writers =
+                self.recipe.formats.iter().map(|format| self.writer(*format)).collect::<Result<Vec<_>, _>>()?;
             let serializer = self.recipe.formats.contains(&Format::AiModel).then_some(COREAI_CORE);
             let key = json!({ "program": self.program, "serializer": serializer, "job": self.source.key(self.recipe) });
             let entry = self.cache.entry("author", &key, |folder| {
@@ -187,11 +193,9 @@ impl Stages<'_> {
                 }
                 // This program writes no debug locations into a package; that there are none is looked at.
                 (Format::AiModel | Format::MlPackage | Format::MlModelC | Format::AiModelC, _) => {
-                    let entry = self.cache.entry("scan", &key, |_| {
-                        match paths(&bundle)? {
-                            found if found.is_empty() => Ok(Value::Null),
-                            found => Err(StageError::Paths { artefact: name.clone(), found }),
-                        }
+                    let entry = self.cache.entry("scan", &key, |_| match paths(&bundle)? {
+                        found if found.is_empty() => Ok(Value::Null),
+                        found => Err(StageError::Paths { artefact: name.clone(), found }),
                     })?;
                     Ok((Stripped { bundle, before, record: None }, entry.reused))
                 }

@@ -21,7 +21,9 @@ const COUNTED: &str = "counted on a device; where it was released: ";
 pub enum MergeError {
     #[error("it is of release {found}, and this is {expected}")]
     OtherName { found: String, expected: String },
-    #[error("it is of a release whose record has sha256 {found}, and this one's had {expected} before anything was merged")]
+    #[error(
+        "it is of a release whose record has sha256 {found}, and this one's had {expected} before anything was merged"
+    )]
     OtherRelease { found: Digest, expected: Digest },
     #[error("it is merged already")]
     Twice,
@@ -90,7 +92,8 @@ fn belongs(base: &ReleaseRecord, device: &DeviceRecord) -> Result<(), MergeError
         return Err(MergeError::Empty);
     }
     for (at, result) in device.results.iter().enumerate() {
-        let same = |other: &DeviceResult| (&other.artefact, &other.architecture) == (&result.artefact, &result.architecture);
+        let same =
+            |other: &DeviceResult| (&other.artefact, &other.architecture) == (&result.artefact, &result.architecture);
         if device.results.iter().take(at).any(same) {
             let (artefact, architecture) = (result.artefact.clone(), result.architecture.clone());
             return Err(MergeError::ResultTwice { artefact, architecture });
@@ -148,7 +151,8 @@ fn follow(release: &mut ReleaseRecord) {
 /// One status of all: a failure beats a pass, and a pass beats what was not run.
 fn together(results: &[(&DeviceRecord, &DeviceResult)], of: impl Fn(&DeviceResult) -> &Status) -> Status {
     let has = |outcome| results.iter().any(|(_, result)| of(result).outcome == outcome);
-    let Some(outcome) = [Outcome::Fail, Outcome::Pass, Outcome::NotRun].into_iter().find(|outcome| has(*outcome)) else {
+    let Some(outcome) = [Outcome::Fail, Outcome::Pass, Outcome::NotRun].into_iter().find(|outcome| has(*outcome))
+    else {
         return Status::not_run(NEEDS_A_DEVICE);
     };
     let those = results.iter().filter(|(_, result)| of(result).outcome == outcome).map(|(device, result)| {
@@ -184,12 +188,10 @@ fn regions(bundle: &mut Released, results: &[(&DeviceRecord, &DeviceResult)]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bundle::FileDigest;
     use crate::provenance::device::judge::tests::{settle, sound};
     use crate::provenance::device::{DEVICE_VERSION, Machine, Protocol};
-    use crate::provenance::release::{
-        Gate, Origin, Program, RELEASE_VERSION, Strip,
-    };
-    use crate::bundle::FileDigest;
+    use crate::provenance::release::{Gate, Origin, Program, RELEASE_VERSION, Strip};
     use serde_json::Value;
 
     fn program() -> Program {
@@ -294,7 +296,12 @@ mod tests {
             merged.artefacts[0].placed_on_ane.outcome
         };
         let (good, bad) = (|model| device(model, |_| ()), |model| device(model, on_the_gpu));
-        let unknown = |model| device(model, |r| { r.arms.truncate(1); settle(r); });
+        let unknown = |model| {
+            device(model, |r| {
+                r.arms.truncate(1);
+                settle(r);
+            })
+        };
         assert_eq!(placed(vec![good("a"), bad("b")]), Outcome::Fail);
         assert_eq!(placed(vec![bad("b"), good("a")]), Outcome::Fail);
         assert_eq!(placed(vec![bad("a"), good("a")]), Outcome::Pass);
