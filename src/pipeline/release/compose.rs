@@ -8,19 +8,17 @@ use super::stages::{Bundle, Stages, Stripped};
 use crate::bundle::compiled::CompiledBundle;
 use crate::bundle::{AiModel, Format, Outcome as Published, Replace, Stage, Tree, commit};
 use crate::digest::Digest;
-use crate::provenance::Tool;
 use crate::provenance::release::{
     CommandLine, Gate, Outcome, Parent, Program, RECIPE_FILE, RELEASE_FILE, RELEASE_VERSION, RegionCount, Regions,
     ReleaseRecord, Released, STATEMENT_FILE, SUMS_FILE, Status, Strip,
 };
 use crate::provenance::texts::{APACHE, LICENSE_FILE, NOTICE_FILE, README_FILE, notice, readme, sums};
+use crate::provenance::{NEEDS_A_DEVICE, Tool};
 use crate::recipe::Model;
 use crate::toolchain::Tool as External;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-const NEEDS_A_DEVICE: &str = "needs Apple hardware";
 
 /// A bundle on its way into the release.
 struct Part {
