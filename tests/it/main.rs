@@ -26,6 +26,7 @@ mod layering;
 mod mil_sample;
 mod ops;
 mod precision;
+mod provenance;
 mod python;
 mod reader;
 mod reader_gate;
