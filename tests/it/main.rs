@@ -38,3 +38,4 @@ mod strip;
 mod tools;
 mod transcribe;
 mod verify;
+mod workflow;
