@@ -7,6 +7,7 @@ use crate::compiled_tree::Tree;
 use crate::gate::Golden;
 use crate::python::coreai_python;
 use crate::regions::hybrid;
+use crate::release::encoder_recipe;
 use crate::tools;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
@@ -17,7 +18,7 @@ use std::process::Stdio;
 use std::sync::LazyLock;
 
 /// All that `schema --json` prints.
-static CATALOGUE: LazyLock<Value> = LazyLock::new(|| {
+pub static CATALOGUE: LazyLock<Value> = LazyLock::new(|| {
     let output = command(Path::new(".")).args(["schema", "--json"]).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap()
 });
@@ -31,13 +32,14 @@ static VALIDATORS: LazyLock<BTreeMap<&str, Validator>> = LazyLock::new(|| {
 pub fn holds(command: &str, stdout: &[u8]) -> Value {
     let json: Value = serde_json::from_slice(stdout)
         .unwrap_or_else(|e| panic!("{command}: {e}: {}", String::from_utf8_lossy(stdout)));
-    let faults = faults(VALIDATORS.get(command).unwrap_or(&VALIDATORS["error"]), &json);
+    let faults = faults(command, &json);
     assert!(faults.is_empty(), "{command}: {faults:#?}\n{json:#}");
     json
 }
 
-fn faults(schema: &Validator, json: &Value) -> Vec<String> {
-    schema.iter_errors(json).flat_map(|error| told(&error)).collect()
+/// What keeps `json` from being as the schema of that name says.
+pub fn faults(name: &str, json: &Value) -> Vec<String> {
+    VALIDATORS.get(name).unwrap_or(&VALIDATORS["error"]).iter_errors(json).flat_map(|error| told(&error)).collect()
 }
 
 /// Each fault with its place; where none of several forms fits, the faults of each.
@@ -63,9 +65,6 @@ fn the_schemas_are_schemas_and_each_command_has_one() {
     }
     let without: Vec<_> = names(&CATALOGUE["commands"]).into_iter().filter(|c| !schemas.contains_key(*c)).collect();
     assert!(without.is_empty(), "no schema of {without:?}");
-    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("provenance/record.schema.json");
-    let stored: Value = serde_json::from_slice(&fs_err::read(stored).unwrap()).unwrap();
-    assert_eq!(schemas["record"], stored);
     let kinds = &schemas["error"]["properties"]["error"]["properties"];
     let failing = CATALOGUE["exit_codes"].as_array().unwrap().iter().filter(|exit| exit["code"] != 0);
     let (names, codes): (Vec<_>, Vec<_>) = failing.map(|exit| (exit["name"].clone(), exit["code"].clone())).unzip();
@@ -228,12 +227,34 @@ fn calls() -> Calls {
     for words in ["regions a.mlmodelc", "regions a.mlmodelc --expect 1"] {
         calls.call(0, words);
     }
+    calls.released();
     calls.compiled();
     calls.installed();
     calls
 }
 
 impl Calls {
+    fn released(&mut self) {
+        let folder = self.dir.path().to_path_buf();
+        let recipe = encoder_recipe("\"mlpackage\"");
+        fs_err::write(folder.join("tiny.toml"), &recipe).unwrap();
+        fs_err::write(folder.join("strict.toml"), recipe + "limits = { cosine_mean = 1 }\n").unwrap();
+        for (code, words) in [
+            (0, "release tiny.toml"),
+            (0, "release tiny.toml"),
+            (4, "release strict.toml"),
+            (4, "release tiny.toml --strict"),
+            (3, "release absent.toml"),
+            (2, "release tiny.toml --shard 3"),
+            (0, "verify dist/tiny"),
+            (3, "verify absent"),
+        ] {
+            self.call(code, words);
+        }
+        fs_err::write(folder.join("dist/tiny/NOTICE"), "other").unwrap();
+        self.call(4, "verify dist/tiny");
+    }
+
     fn compiled(&mut self) {
         for (mode, code) in [("success", 0), ("partly", 4), ("killed", 5), ("other", 5), ("two", 5)] {
             let place = compile::Place::new();
@@ -273,7 +294,7 @@ impl Calls {
 }
 
 /// Every place of an object in `json`, but below those that may grow.
-fn objects(json: &Value, place: &str, found: &mut Vec<String>) {
+pub fn objects(json: &Value, place: &str, found: &mut Vec<String>) {
     match json {
         Value::Object(object) => {
             found.push(place.to_string());

@@ -19,13 +19,18 @@ const SCHEMAS: &[(&str, &str)] = &[
     ("gate", include_str!("gate.json")),
     ("inspect", include_str!("inspect.json")),
     ("reader", include_str!("reader.json")),
+    ("recipe", include_str!("../../../provenance/recipe.schema.json")),
     ("record", include_str!("../../../provenance/record.schema.json")),
     ("regions", include_str!("regions.json")),
+    ("release", include_str!("release.json")),
+    ("release_record", include_str!("release_record.json")),
     ("run", include_str!("run.json")),
     ("schema", include_str!("schema.json")),
+    ("statement", include_str!("statement.json")),
     ("strip", include_str!("strip.json")),
     ("tools", include_str!("tools.json")),
     ("transcribe", include_str!("transcribe.json")),
+    ("verify", include_str!("verify.json")),
 ];
 
 /// Definitions that several files use.
