@@ -123,6 +123,7 @@ fn failure(error: &ReleaseError) -> Failure {
                 | StageError::Paths { .. }
                 | StageError::Gate(_)
                 | StageError::Clips(_)
+                | StageError::Inputs(_)
                 | StageError::Cache(_)
                 | StageError::Tree(_)
                 | StageError::Publish(_)

@@ -45,7 +45,7 @@ pub use release::{
 pub use run::{Ran, RunError, RunOptions, Runtime, run};
 pub use strip::{Look, StripError, StripOptions, Stripped, strip};
 pub use transcribe::{Identity, Part, SpokenWord, TranscribeError, TranscribeOptions, Transcript, transcribe};
-pub use verify::{Fault, Verification, Verified, VerifyError, verify};
+pub use verify::{Fault, MergeFailure, Merged, Verification, Verified, VerifyError, merge_into, verify};
 
 /// Told how far a job is, and asked whether it is still wanted; the command line draws it.
 pub trait Progress: Sync {
