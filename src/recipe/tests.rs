@@ -91,7 +91,7 @@ fn what_is_no_recipe() {
        |
     11 | commit = "914f7f89"
        | ^^^^^^
-    unknown field `commit`, expected one of `repository`, `revision`, `license`, `synthetic`, `seed`, `words`, `checkpoint`, `config`, `sha256`
+    unknown field `commit`, expected one of `repository`, `revision`, `license`, `license_file`, `synthetic`, `seed`, `words`, `checkpoint`, `config`, `sha256`
     "#);
     insta::assert_snapshot!(fault("cosine_mean", "cosine"), @"
     TOML parse error at line 23, column 12
@@ -126,11 +126,11 @@ fn what_is_no_recipe() {
        |
     19 | regions = -1
        |           ^^
-    data did not match any variant of untagged enum Regions
+    expected a count of regions, or counts by architecture
     ");
-    insta::assert_snapshot!(fault("[gate]", "[[compile]]\nplatform = \"macOS\"\narchitectures = [\"h16c\"]\nprefer = \"gpu\"\n[gate]"), @"");
-    insta::assert_snapshot!(fault("revision", "license = \"MIT\"\nrevision"), @"");
-    insta::assert_snapshot!(fault("revision", "license_file = \"x\"\nrevision"), @"");
+    insta::assert_snapshot!(fault("[gate]", "[[compile]]\nplatform = \"macOS\"\narchitectures = [\"h16c\"]\nprefer = \"gpu\"\n[gate]"), @"compile names h16c twice");
+    insta::assert_snapshot!(fault("revision", "license = \"MIT\"\nrevision"), @"source.license_file is not given; a release has its licence's text");
+    insta::assert_snapshot!(fault("revision", "license_file = \"x\"\nrevision"), @"source.license_file says nothing: the text of Apache-2.0 is put in as it is");
     insta::assert_snapshot!(fault("macOS", "watchOS"), @r#"compile.platform is "watchOS", expected macOS or iOS"#);
     insta::assert_snapshot!(fault("cosine_mean = 0.9999", "cosine_mean = 2.0"), @"limit cosine_mean is 2, expected -1 to 1");
     insta::assert_snapshot!(fault("goldens = [\"clips\"]", "repeats = 0"), @r#"gate.repeats is "0", expected 1 to 1000"#);

@@ -6,6 +6,7 @@ use crate::bundle::{self, AiModelReadBackError, Format, PublishError, Stage, Sto
 use crate::emit::coreai::{self, Bridge, Metadata};
 use crate::emit::mil::{self, Description};
 use crate::tensor::WeightSource;
+use crate::toolchain::COREAI_CORE;
 use crate::validate::Checked;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -133,6 +134,8 @@ fn aimodel(
         "ops": program.census(),
         "blobs_stored": program.blobs.len(),
         "bytes_shared": program.bytes_shared,
+        // The only one that the bridge takes.
+        "serializer": { "name": COREAI_CORE.0, "version": COREAI_CORE.1 },
     });
     let read_back = json!({ "functions": found.functions, "ops": found.ops });
     Ok(Written { tree: found.tree, report, read_back })
