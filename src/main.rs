@@ -3,5 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(eg2_convert::cli::main(std::env::args_os()) as u8)
+    ExitCode::from(eg2_convert::cli::main(std::env::args_os()).code())
 }

@@ -134,12 +134,12 @@ fn report(made: &[Compiled]) -> Report {
         .iter()
         .map(|c| {
             json!({
-                "artefact": c.path,
+                "artefact": c.path.display().to_string(),
                 "outcome": c.outcome,
                 "seconds": c.run.seconds,
                 "regions": c.regions,
                 "notes": c.notes,
-                "device_load": "not run",
+                "not_run": c.record.not_run,
                 "record": c.record,
             })
         })
@@ -162,12 +162,7 @@ fn rows(compiled: &Compiled, table: &mut Table) {
         let status = note.status.map_or_else(String::new, |n| format!(" (aneCompileStatus={n})"));
         table.row("note", format!("the Neural Engine's compiler complained{status}; the regions are there"));
     }
-    for (label, name) in [("device load", "loads_on_device"), ("", "placed_on_ane"), ("", "ane_regions")] {
-        for not_run in record.not_run.iter().filter(|n| n.name == name) {
-            table.row(if label.is_empty() { name } else { label }, format!("not run ({})", not_run.reason));
-        }
-    }
-    table.row("seconds", format!("{:.1}", run.seconds));
+    table.not_run(&record.not_run).row("seconds", format!("{:.1}", run.seconds));
 }
 
 #[cfg(test)]

@@ -106,8 +106,6 @@ fn rows(converted: &Converted, table: &mut Table) {
         for check in &record.checks {
             table.row(check.name, "passed");
         }
-        for not_run in &record.not_run {
-            table.row(not_run.name, format!("not run ({})", not_run.reason));
-        }
+        table.not_run(&record.not_run);
     }
 }

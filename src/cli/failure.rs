@@ -5,33 +5,44 @@ use serde_json::{Value, json};
 use std::error::Error;
 use std::fmt::Write;
 
-/// Exit codes of the command.
+/// Exit codes of the command; [`Exit::meaning`] says what each is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
+#[expect(missing_docs, reason = "the meanings are told to users in the same words")]
 pub enum Exit {
-    /// Done; also when a check was `not run`.
     Done = 0,
-    /// A fault of this program.
     Bug = 1,
-    /// The call's words are off, or the destination cannot take the result.
     Usage = 2,
-    /// A checkpoint, config or bundle that cannot be used.
     BadInput = 3,
-    /// A check failed.
     CheckFailed = 4,
-    /// A tool is missing, failed, crashed or timed out.
     Tool = 5,
-    /// The target has no form for what was asked.
     Unsupported = 6,
-    /// Ended by Ctrl-C.
     Interrupted = 130,
 }
 
 impl Exit {
+    /// Every one, by its number. `--help`, `schema` and README.md tell them in these words.
+    pub const ALL: [Exit; 8] = [
+        Exit::Done,
+        Exit::Bug,
+        Exit::Usage,
+        Exit::BadInput,
+        Exit::CheckFailed,
+        Exit::Tool,
+        Exit::Unsupported,
+        Exit::Interrupted,
+    ];
+
     /// The table printed below `--help`.
-    pub const HELP: &str = "Exit codes: 0 done (also when a check is `not run`), 1 bug, 2 usage, 3 bad input, \
-                            4 a check failed, 5 a tool is missing or failed, 6 unsupported for the target, \
-                            130 interrupted";
+    pub fn help() -> String {
+        let row = |exit: Exit| format!("  {:<3}  {}", exit.code(), exit.meaning());
+        format!("Exit codes:\n{}", Exit::ALL.map(row).join("\n"))
+    }
+
+    /// The number.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
 
     /// The exit code of what Apple's serializer did not do.
     pub const fn of_serializer(error: &BridgeError) -> Exit {
@@ -47,6 +58,20 @@ impl Exit {
             | BridgeError::TimedOut { .. }
             | BridgeError::Start(_)
             | BridgeError::Answer(_) => Exit::Tool,
+        }
+    }
+
+    /// When the command ends so.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Exit::Done => "done; also when a check is `not run`",
+            Exit::Bug => "a bug of this program",
+            Exit::Usage => "usage: an option, a bucket, a destination that cannot take the result",
+            Exit::BadInput => "bad input: checkpoint, config, inputs, bundle",
+            Exit::CheckFailed => "a check failed",
+            Exit::Tool => "a tool is missing, failed or timed out",
+            Exit::Unsupported => "the target has no form for what was asked",
+            Exit::Interrupted => "interrupted",
         }
     }
 
@@ -126,7 +151,7 @@ impl Failure {
             None => ("", &[][..]),
         };
         let mut error =
-            json!({ "kind": self.exit.name(), "exit_code": self.exit as u8, "message": message, "causes": causes });
+            json!({ "kind": self.exit.name(), "exit_code": self.exit.code(), "message": message, "causes": causes });
         if !self.details.is_null() {
             error["details"] = self.details.clone();
         }

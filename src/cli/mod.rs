@@ -19,10 +19,12 @@ mod reader;
 mod regions;
 mod release;
 mod run;
+mod schema;
 mod strip;
 mod table;
 mod tools;
 mod transcribe;
+mod verify;
 
 pub use failure::{Exit, Failure};
 
@@ -32,7 +34,7 @@ use std::io::Write;
 
 /// Turns published model weights into static graphs for Apple hardware, and proves what it wrote.
 #[derive(Debug, Parser)]
-#[command(name = "eg2-convert", version, max_term_width = 100, after_help = Exit::HELP)]
+#[command(name = "eg2-convert", version, max_term_width = 100, after_help = Exit::help())]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -72,9 +74,11 @@ enum Command {
     Regions(regions::Opts),
     Release(release::Opts),
     Run(run::Opts),
+    Schema(schema::Opts),
     Strip(strip::Opts),
     Tools(tools::Opts),
     Transcribe(transcribe::Opts),
+    Verify(verify::Opts),
 }
 
 /// What a subcommand found, for people and for programs.
@@ -131,9 +135,11 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
         Command::Regions(opts) => regions::run(opts),
         Command::Release(opts) => release::run(opts, &cli.common),
         Command::Run(opts) => run::run(opts, &cli.common),
+        Command::Schema(opts) => schema::run(opts),
         Command::Strip(opts) => strip::run(opts, &cli.common),
         Command::Tools(opts) => tools::run(opts, &cli.common),
         Command::Transcribe(opts) => transcribe::run(opts, &cli.common),
+        Command::Verify(opts) => verify::run(opts, &cli.common),
     };
     match result {
         Ok(report) => {

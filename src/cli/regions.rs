@@ -7,12 +7,12 @@ use crate::bundle::compiled::{
     CompiledBundle, ComputePlan, Expectation, Fault, Found, PlanError, Region, Verdict, short_stem,
 };
 use crate::pipeline::{Host, Regions, RegionsError, regions};
+use crate::provenance::{NotRun, needs_a_load, not_loaded};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// Most stems that are listed for a function.
 const STEMS: usize = 4;
-const NO_DEVICE: &str = "needs Apple hardware";
 
 /// Count the Neural Engine regions of a compiled bundle, and hold them against what is expected
 #[derive(Debug, clap::Args)]
@@ -72,14 +72,16 @@ fn counted(bundle: &CompiledBundle, faults: &[Fault], verdict: Option<&Verdict>)
     }
     let failed = verdict.is_some_and(|verdict| !verdict.passed());
     let checks = if failed { Checks::Failed } else { Checks::NotRun };
-    table.row("device load", format!("not run ({NO_DEVICE})"));
+    let not_run = needs_a_load();
+    table.not_run(&not_run);
     let json = json!({
+        "artefact": bundle.name,
         "format": "aimodelc",
         "bundle": bundle,
         "verdict": verdict,
         "passed": verdict.map(Verdict::passed),
         "faults": faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "not_run": { "device load": NO_DEVICE },
+        "not_run": not_run,
     });
     Report { text: table.wrapped(), json, checks }
 }
@@ -146,33 +148,62 @@ fn planned(artefact: &str, plan: &ComputePlan, expected: Option<&Expectation>, c
     }
     match (expected, contradiction) {
         (_, Some(why)) => table.row("verdict", format!("FAILED: {why}")),
-        (Some(_), None) => table.row("verdict", format!("not run ({WHY}); this is no pass")),
-        (None, None) => table.row("regions", format!("not run ({WHY})")),
+        (Some(_), None) => table.row("verdict", "not run, which is no pass"),
+        (None, None) => &mut table,
     };
-    table.row("device load", "not run (a plan is no run)");
+    let mut not_run = vec![NotRun { name: "ane_regions", reason: WHY }];
+    not_run.extend(not_loaded("a plan is no run"));
+    table.not_run(&not_run);
     let json = json!({
         "artefact": artefact,
         "plan": plan,
         "passed": contradiction.map(|_| false),
         "faults": contradiction.into_iter().collect::<Vec<_>>(),
-        "not_run": { "regions": WHY, "device load": "a plan is no run" },
+        "not_run": not_run,
     });
     let checks = if contradiction.is_some() { Checks::Failed } else { Checks::NotRun };
     Report { text: table.wrapped(), json, checks }
 }
 
-fn not_run(artefact: &str, reason: &str, expected: Option<&Expectation>) -> Report {
+fn not_run(artefact: &str, reason: &'static str, expected: Option<&Expectation>) -> Report {
     let mut table = Table::default();
-    table.row("artefact", artefact).row("placement", format!("not run ({reason})"));
+    table.row("artefact", artefact);
     if expected.is_some() {
         table.row("verdict", "not run, which is no pass");
     }
+    let mut not_run = vec![NotRun { name: "compute_plan", reason }];
+    not_run.extend(needs_a_load());
+    table.not_run(&not_run);
     let json = json!({
         "artefact": artefact,
         "passed": Value::Null,
         "faults": [],
-        "not_run": { "placement": reason, "device load": NO_DEVICE },
+        "not_run": not_run,
     });
-    table.row("device load", format!("not run ({NO_DEVICE})"));
     Report { text: table.wrapped(), json, checks: Checks::NotRun }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A plan needs macOS, so the command shows none elsewhere.
+    #[test]
+    fn a_plan_is_told_as_its_schema_says() {
+        let schema = jsonschema::draft202012::new(&crate::cli::schema::of("regions")).unwrap();
+        let plan = r#"{"functions": [{"name": "main", "operations": [
+            {"type": "ios18.conv", "device": "neural_engine"}, {"type": "const", "device": null}]}]}"#;
+        let plan: ComputePlan = serde_json::from_str(plan).unwrap();
+        let one = "1".parse::<Expectation>().unwrap();
+        for (expected, contradiction, checks) in
+            [(None, None, Checks::NotRun), (Some(&one), None, Checks::NotRun), (Some(&one), Some("no"), Checks::Failed)]
+        {
+            let mut report = planned("a.mlmodelc", &plan, expected, contradiction);
+            assert_eq!(report.checks, checks);
+            assert!(report.text.contains("neural_engine 1") && report.text.contains("device load"), "{}", report.text);
+            assert!(schema.is_valid(&report.json), "{:#}", report.json);
+            report.json["passed"] = true.into();
+            assert!(!schema.is_valid(&report.json), "a plan passes nothing");
+        }
+    }
 }

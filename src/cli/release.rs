@@ -115,7 +115,21 @@ fn failure(error: &ReleaseError) -> Failure {
             let stage = match source.as_ref() {
                 StageError::Compile(error) => compile::failure(error).details,
                 StageError::Failed { checks, .. } => json!({ "gates": checks }),
-                _ => Value::Null,
+                StageError::Source(_)
+                | StageError::NoSerializer
+                | StageError::Author(_)
+                | StageError::SourceChanged { .. }
+                | StageError::Strip(_)
+                | StageError::Paths { .. }
+                | StageError::Gate(_)
+                | StageError::Clips(_)
+                | StageError::Inputs(_)
+                | StageError::Cache(_)
+                | StageError::Tree(_)
+                | StageError::Publish(_)
+                | StageError::Io { .. }
+                | StageError::Json(_)
+                | StageError::Interrupted => Value::Null,
             };
             Failure::new(exit_of_stage(source), error).with_details(stage)
         }

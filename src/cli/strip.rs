@@ -83,10 +83,7 @@ fn report(stripped: &Stripped, seconds: f64) -> Report {
         .row("unchanged", same)
         .row("program", format!("{} -> {}", bytes(before.program_bytes), bytes(after.program_bytes)))
         .row("digest root", after.digest_root);
-    for not_run in &record.not_run {
-        table.row(not_run.name, format!("not run ({})", not_run.reason));
-    }
-    table.row("seconds", format!("{seconds:.1}"));
+    table.not_run(&record.not_run).row("seconds", format!("{seconds:.1}"));
     let mut json = json!(stripped);
     json["seconds"] = json!(seconds);
     Report { text: table.render(), json, checks: Checks::NotRun }

@@ -1,5 +1,6 @@
 //! Two-column text for people, 80 columns wide.
 
+use crate::provenance::{LOADS_ON_DEVICE, NotRun};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -30,6 +31,15 @@ impl Table {
             line.push_str(word);
         }
         self.row(label, line)
+    }
+
+    /// Adds what was not run, and why: a row each, which nobody can take for a pass.
+    pub fn not_run(&mut self, list: &[NotRun]) -> &mut Self {
+        for NotRun { name, reason } in list {
+            let label = if *name == LOADS_ON_DEVICE { "device load" } else { name };
+            self.row(label, format!("not run ({reason})"));
+        }
+        self
     }
 
     /// The text, one line a row.

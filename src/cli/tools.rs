@@ -144,7 +144,7 @@ fn failure(error: &InstallError) -> Failure {
 fn report(serializer: &Serializer, outcome: &'static str) -> Report {
     let (name, version) = COREAI_CORE;
     let folder = serializer.folder().unwrap_or_default();
-    let python = serializer.installed().map(|installed| installed.python);
+    let python = serializer.installed().map(|installed| installed.python.display().to_string());
     let mut table = Table::default();
     table.row(name, version).row("outcome", outcome).row("place", folder.display());
     if serializer.is_named() {

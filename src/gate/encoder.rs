@@ -146,6 +146,9 @@ struct Found {
     red_arm: Option<Arm>,
 }
 
+/// Checks that every report on an encoder has, run or not.
+pub const CHECKS: [&str; 5] = ["cosine", "finite", "repeats", MASK_ARM, PADDING_ARM];
+
 /// Gates an encoder.
 ///
 /// # Errors
@@ -157,8 +160,7 @@ pub fn encoder<E: Error>(cases: &[Case<'_, E>], options: &Options<'_>) -> Result
         clips.push((case, Clip::of(case.golden).map_err(of)?));
     }
     if clips.is_empty() {
-        let checks = ["cosine", "finite", "repeats", MASK_ARM, PADDING_ARM];
-        return Ok(Report::without_goldens("encoder", &checks, options));
+        return Ok(Report::without_goldens("encoder", &CHECKS, options));
     }
     let unread = unread(cases, options);
     transcripts::cover(cases.iter().map(|case| case.golden.name.as_str()), options)?;

@@ -72,6 +72,21 @@ impl Limits {
         Limits { margin: margin.min(rounded), ..self }
     }
 
+    /// What these limits hold `measure` of `check` to; none where that goes by what was judged, as the labels that may
+    /// differ go by how many there are.
+    pub fn of_measure(&self, check: &str, measure: &str) -> Option<f64> {
+        match (check, measure) {
+            ("cosine", "least_mean") => Some(self.cosine_mean),
+            ("cosine", "min") => self.cosine_min,
+            (_, "equal_percent") => Some(self.transcripts_percent),
+            (_, "points") => Some(self.wer_points),
+            (_, "broke") => Some(1.0),
+            ("flips", "flips") => None,
+            // All others count faults.
+            _ => Some(0.0),
+        }
+    }
+
     /// How many labels of `tokens` may differ: rounded down, but one of a short clip unless none may.
     pub fn flips(&self, tokens: usize) -> usize {
         let least = usize::from(self.flips_percent > 0.0);

@@ -21,11 +21,11 @@ mod transcripts;
 mod verdict;
 
 pub use audio::{Heard, audio, unheard};
-pub use encoder::encoder;
+pub use encoder::{CHECKS as ENCODER_CHECKS, encoder};
 pub use error::{GateError, GoldenError};
 pub use limits::{BadLimit, LimitOverrides, Limits};
 pub use measure::{Bound, Measure};
-pub use reader::reader;
+pub use reader::{CHECKS as READER_CHECKS, reader};
 pub use transcripts::{Transcripts, TranscriptsError, Vocabulary, cover};
 pub use verdict::{Check, Report, Verdict};
 

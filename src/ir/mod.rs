@@ -15,5 +15,5 @@ pub use builder::{BuildError, Builder};
 pub use graph::{Graph, Node, Output, ValueId, WeightId};
 pub use materialize::{MaterializeError, Materializer};
 pub use op::{Binary, ConvSpec, FactError, MAX_RANK, Op, Reduce, Unary};
-pub use text::{ParseError, parse, print};
+pub use text::{ParseError, op_names, parse, print};
 pub use weight::{Edit, LITERAL_MAX, Source, Table, Wave, Weight};

@@ -19,6 +19,7 @@ mod release;
 mod run;
 mod strip;
 mod transcribe;
+mod verify;
 
 pub use compile::{CompileError, CompileOptions, Compiled, CoreAiTarget, compile};
 pub use diff::{Changes, DiffError, Difference, FileFact, Side, diff};
@@ -44,6 +45,7 @@ pub use release::{
 pub use run::{Ran, RunError, RunOptions, Runtime, run};
 pub use strip::{Look, StripError, StripOptions, Stripped, strip};
 pub use transcribe::{Identity, Part, SpokenWord, TranscribeError, TranscribeOptions, Transcript, transcribe};
+pub use verify::{Fault, MergeFailure, Merged, Verification, Verified, VerifyError, merge_into, verify};
 
 /// Told how far a job is, and asked whether it is still wanted; the command line draws it.
 pub trait Progress: Sync {

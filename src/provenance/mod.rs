@@ -117,16 +117,27 @@ pub const NEEDS_A_DEVICE: &str = "needs Apple hardware";
 
 /// Checks that need Apple hardware: fields of their own, because no other check stands in for them.
 pub fn needs_a_device() -> Vec<NotRun> {
-    not_run(["compiles", "loads_on_device", "placed_on_ane", "ane_regions"])
+    not_run(["compiles", LOADS_ON_DEVICE, "placed_on_ane", "ane_regions"], NEEDS_A_DEVICE)
 }
 
 /// Those that still need it when the bundle is compiled: neither its exit code nor its regions tell.
 pub fn needs_a_load() -> Vec<NotRun> {
-    not_run(["loads_on_device", "placed_on_ane"])
+    not_run(LOADS, NEEDS_A_DEVICE)
 }
 
-fn not_run<const N: usize>(names: [&'static str; N]) -> Vec<NotRun> {
-    names.map(|name| NotRun { name, reason: NEEDS_A_DEVICE }).into()
+/// The same of what was not loaded for another reason.
+pub fn not_loaded(reason: &'static str) -> Vec<NotRun> {
+    not_run(LOADS, reason)
+}
+
+/// Whether a device takes the bundle, which neither a compiler's exit code nor its regions tell.
+pub const LOADS_ON_DEVICE: &str = "loads_on_device";
+
+/// What only a device that loads the bundle can tell.
+const LOADS: [&str; 2] = [LOADS_ON_DEVICE, "placed_on_ane"];
+
+fn not_run<const N: usize>(names: [&'static str; N], reason: &'static str) -> Vec<NotRun> {
+    names.map(|name| NotRun { name, reason }).into()
 }
 
 impl Record {

@@ -1,10 +1,11 @@
 //! The record beside an artefact, read back: only what others are held against.
 
 use super::RECORD_VERSION;
+use super::release::{RELEASE_FILE, ReleaseRecord};
 use crate::digest::Digest;
 use crate::files;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -76,7 +77,7 @@ impl StoredRecord {
         let Some(name) = artefact.file_name().map(|name| name.to_string_lossy().into_owned()) else { return Ok(None) };
         let at = |ending: &str| artefact.with_file_name(format!("{name}.{ending}"));
         let path = at("record.json");
-        let Some(record) = Self::read(&path)? else { return Ok(None) };
+        let Some(record) = Self::read(&path)? else { return Self::released(artefact, &name, root) };
         let recorded = record.artefact.digest_root;
         if recorded == root {
             return Ok(Some(record));
@@ -91,19 +92,41 @@ impl StoredRecord {
         }
     }
 
+    /// The artefact's part of the record of the release that it lies in; none where it lies in none.
+    fn released(artefact: &Path, name: &str, root: Digest) -> Result<Option<StoredRecord>, StoredRecordError> {
+        let path = artefact.with_file_name(RELEASE_FILE);
+        let Some(value) = Self::json(&path)? else { return Ok(None) };
+        let form = |source| StoredRecordError::Form { path: path.clone(), source };
+        let release: ReleaseRecord = serde_json::from_value(value).map_err(form)?;
+        let Some(bundle) = release.artefacts.into_iter().find(|bundle| bundle.name == name) else { return Ok(None) };
+        if bundle.digest_root != root {
+            return Err(StoredRecordError::OtherBytes { path, recorded: bundle.digest_root, found: root });
+        }
+        let mut made = bundle.made;
+        made["artefact"] = json!({ "digest_root": root });
+        let record: StoredRecord = serde_json::from_value(made).map_err(form)?;
+        Ok(Some(record))
+    }
+
     /// What a reader multiplies its cosines by, where the record tells.
     pub fn scale(&self) -> Option<f64> {
         self.stages["functions"][0]["author"]["scale"].as_f64()
     }
 
-    fn read(path: &Path) -> Result<Option<StoredRecord>, StoredRecordError> {
+    fn json(path: &Path) -> Result<Option<Value>, StoredRecordError> {
         let bytes = match files::read(path, files::TEXT_MAX) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(StoredRecordError::Io { path: path.into(), source }),
         };
+        let form = |source| StoredRecordError::Form { path: path.into(), source };
+        serde_json::from_slice(&bytes).map(Some).map_err(form)
+    }
+
+    fn read(path: &Path) -> Result<Option<StoredRecord>, StoredRecordError> {
+        let Some(value) = Self::json(path)? else { return Ok(None) };
         let record: StoredRecord =
-            serde_json::from_slice(&bytes).map_err(|source| StoredRecordError::Form { path: path.into(), source })?;
+            serde_json::from_value(value).map_err(|source| StoredRecordError::Form { path: path.into(), source })?;
         if record.record_version > RECORD_VERSION {
             return Err(StoredRecordError::Version { path: path.into(), found: record.record_version });
         }
@@ -114,7 +137,6 @@ impl StoredRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn record(root: Digest, stages: Value) -> Value {
         json!({

@@ -2,6 +2,7 @@
 
 use crate::cli::{command, fixture};
 use crate::gate::Golden;
+use crate::schema::holds;
 use eg2_convert::digest::Digest;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -35,7 +36,7 @@ fn text(folder: &Path) -> String {
 /// Exit code, what each check says, and the whole.
 fn gated(folder: &Path, args: &[&str]) -> (i32, String, Value) {
     let output = command(folder).arg("gate").args(args).arg("--json").output().unwrap();
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let json = holds("gate", &output.stdout);
     let checks = json["report"]["checks"].as_array().cloned().unwrap_or_default();
     let told = checks.iter().map(|check| {
         let text = |v: &Value| v.as_str().unwrap_or_default().to_string();

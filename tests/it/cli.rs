@@ -1,5 +1,6 @@
 //! The command as its user meets it: output, exit codes, files left behind.
 
+use crate::schema::holds;
 use assert_cmd::Command;
 use eg2_convert::checkpoint::{Checkpoint, Named, write_safetensors};
 use eg2_convert::tensor::{DType, Fact, WeightSource};
@@ -21,10 +22,13 @@ pub fn command(folder: &Path) -> Command {
     command
 }
 
-/// Runs the command and gives exit code, stdout and stderr.
+/// Runs the command and gives exit code, stdout and stderr; JSON is held against its schema.
 pub fn run(folder: &Path, args: &[&str]) -> (i32, String, String) {
     let output = command(folder).args(args).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
+    if args.contains(&"--json") {
+        holds(args[0], &output.stdout);
+    }
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 

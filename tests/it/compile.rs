@@ -2,6 +2,7 @@
 
 use crate::cli::command;
 use crate::compiled_tree::Tree;
+use crate::schema::holds;
 use assert_cmd::Command;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -49,7 +50,7 @@ esac
 "#;
 
 /// `xcrun` with `coremlcompiler` behind it.
-const XCRUN: &str = r#"#!/bin/sh
+pub const XCRUN: &str = r#"#!/bin/sh
 case "$1 $2" in
 "--find coremlcompiler") echo /x/coremlcompiler ;;
 "coremlcompiler version") echo 3404.16.1 ;;
@@ -59,12 +60,12 @@ esac
 "#;
 
 /// A folder with a model, an earlier result, and the tools.
-struct Place {
-    dir: tempfile::TempDir,
+pub struct Place {
+    pub dir: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub fn new() -> Place {
         let dir = tempfile::tempdir().unwrap();
         let place = Place { dir };
         place.tool("coreai-build", STAND_IN);
@@ -79,31 +80,34 @@ impl Place {
         place
     }
 
-    fn at(&self, path: &str) -> PathBuf {
+    pub fn at(&self, path: &str) -> PathBuf {
         self.dir.path().join(path)
     }
 
-    fn write(&self, path: &str, text: &str) {
+    pub fn write(&self, path: &str, text: &str) {
         fs_err::create_dir_all(self.at(path).parent().unwrap()).unwrap();
         fs_err::write(self.at(path), text).unwrap();
     }
 
-    fn tool(&self, name: &str, script: &str) {
+    pub fn tool(&self, name: &str, script: &str) {
         let path = format!("bin/{name}");
         self.write(&path, script);
         fs_err::set_permissions(self.at(&path), std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     /// The command with nothing but the stand-ins and the system's own programs.
-    fn command(&self, mode: &str, args: &[&str]) -> Command {
+    pub fn command(&self, mode: &str, args: &[&str]) -> Command {
         let mut command = command(self.dir.path());
         command.env("PATH", format!("{}:/usr/bin:/bin", self.at("bin").display())).env("MODE", mode).args(args);
         command
     }
 
     /// Exit code, standard output and standard error, the folder's name replaced.
-    fn run(&self, mode: &str, args: &[&str]) -> (i32, String, String) {
+    pub fn run(&self, mode: &str, args: &[&str]) -> (i32, String, String) {
         let output = self.command(mode, args).output().unwrap();
+        if args.contains(&"--json") {
+            holds(args[0], &output.stdout);
+        }
         let real = self.dir.path().canonicalize().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap().replace(real.to_str().unwrap(), "[dir]");
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
@@ -136,7 +140,7 @@ impl Place {
 }
 
 /// Arguments of an ordinary call; `--force`, so that only failing keeps the earlier result.
-const CALL: [&str; 11] = [
+pub const CALL: [&str; 11] = [
     "compile",
     "encoder.aimodel",
     "--platform",
@@ -260,6 +264,19 @@ fn a_neural_engine_compile_that_failed_is_found_out() {
     ");
 }
 
+/// A path that is not UTF-8 has no form in JSON, and is no reason to fail once the bundle is there.
+#[test]
+fn a_folder_whose_name_is_not_utf8() {
+    use std::os::unix::ffi::OsStrExt;
+    let place = Place::new();
+    let args: Vec<&str> = CALL[..8].to_vec();
+    let mut command = place.command("success", &args);
+    let output = command.args(["--json", "--out"]).arg(std::ffi::OsStr::from_bytes(b"n\xff")).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let json = holds("compile", &output.stdout);
+    assert!(json["artefacts"][0]["artefact"].as_str().unwrap().ends_with("n\u{fffd}/encoder.h16c.aimodelc"), "{json}");
+}
+
 #[test]
 fn a_complaint_alone_is_no_failure() {
     for (mode, more, note) in [("harmless", &[][..], false), ("partly", &["--expect", "1"], true)] {
@@ -341,7 +358,7 @@ fn tools_that_end_badly() {
 }
 
 /// Waits for the stand-in and its child to be up; gives their process numbers.
-fn pids(place: &Place) -> Vec<String> {
+pub fn pids(place: &Place) -> Vec<String> {
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(60) {
         if let Ok(pids) = fs_err::read_to_string(place.at("pids")) {

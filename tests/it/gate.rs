@@ -3,6 +3,7 @@
 use crate::cli::{command, fixture, run};
 use crate::clip::{CLASSES, CLIP, WIDTH, golden, inputs};
 use crate::python::coreai_python;
+use crate::schema::holds;
 use eg2_convert::digest::Digest;
 use eg2_convert::gate::Bound;
 use safetensors::tensor::{Dtype, TensorView};
@@ -59,7 +60,7 @@ pub fn encoder(folder: &Path, precision: &str, more: &[&str]) -> String {
         command.env("EG2_COREAI_PYTHON", coreai_python());
     }
     let output = command.args(["--json"]).output().unwrap();
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let json = holds("encoder", &output.stdout);
     json["artefacts"][0]["artefact"].as_str().unwrap().to_string()
 }
 

@@ -2,6 +2,7 @@
 
 use crate::cli::{command, fixture};
 use crate::python::coreai_python;
+use crate::schema::holds;
 use eg2_convert::checkpoint::Checkpoint;
 use eg2_convert::tensor::{DType, WeightSource};
 use safetensors::tensor::{Dtype, TensorView};
@@ -16,7 +17,7 @@ fn reader(folder: &Path, name: &str, precision: &str, format: &str) -> String {
     command.arg(fixture(name).join("reader_config.json")).args(["--out", name]);
     command.env("EG2_COREAI_PYTHON", coreai_python());
     let output = command.output().unwrap();
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let json = holds("reader", &output.stdout);
     json["artefacts"][0]["artefact"].as_str().unwrap().to_string()
 }
 
@@ -26,7 +27,7 @@ fn gate(folder: &Path, artefact: &str, golden: &Path, more: &[&str]) -> (i32, Va
     command.args(["gate", artefact, "--json", "--golden"]).arg(golden).args(more);
     command.env("EG2_COREAI_PYTHON", coreai_python());
     let output = command.output().unwrap();
-    (output.status.code().unwrap(), serde_json::from_slice(&output.stdout).unwrap())
+    (output.status.code().unwrap(), holds("gate", &output.stdout))
 }
 
 /// Each check's verdict.

@@ -2,6 +2,7 @@
 
 use crate::cli::command;
 use crate::python::coreai_python;
+use crate::schema::holds;
 use assert_cmd::Command;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
@@ -47,12 +48,12 @@ esac
 "#;
 
 /// A folder with the stand-ins and a cache.
-struct Place {
+pub struct Place {
     dir: tempfile::TempDir,
 }
 
 impl Place {
-    fn new(tools: &[&str]) -> Place {
+    pub fn new(tools: &[&str]) -> Place {
         let place = Place { dir: tempfile::tempdir().unwrap() };
         fs_err::create_dir(place.at("bin")).unwrap();
         place.tool("python", PYTHON);
@@ -92,7 +93,7 @@ impl Place {
         format!("{}:{}", self.at("bin").display(), tools.display())
     }
 
-    fn command(&self, env: &[(&str, &str)], args: &[&str]) -> Command {
+    pub fn command(&self, env: &[(&str, &str)], args: &[&str]) -> Command {
         let mut command = command(self.dir.path());
         command.env("PATH", self.path()).env("XDG_CACHE_HOME", self.at("cache")).env("LOG", self.at("log"));
         command.env_remove("EG2_ALLOW_INSTALL").envs(env.iter().copied()).args(args);
@@ -100,8 +101,11 @@ impl Place {
     }
 
     /// Exit code, then standard output and standard error, names of folders replaced.
-    fn run(&self, env: &[(&str, &str)], args: &[&str]) -> (i32, String) {
+    pub fn run(&self, env: &[(&str, &str)], args: &[&str]) -> (i32, String) {
         let output = self.command(env, args).output().unwrap();
+        if args.contains(&"--json") {
+            holds(args[0], &output.stdout);
+        }
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         (output.status.code().unwrap(), self.redacted(&text))
     }

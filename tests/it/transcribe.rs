@@ -2,6 +2,7 @@
 
 use crate::cli::{command, fixture, listed, run};
 use crate::python::coreai_python;
+use crate::schema::holds;
 use eg2_convert::checkpoint::Checkpoint;
 use eg2_convert::tensor::WeightSource;
 use hound::{SampleFormat, WavSpec, WavWriter};
@@ -60,7 +61,7 @@ fn transcribe(folder: &Path, clip: &Path, encoder: &str, reader: &str, more: &[&
     command.env("EG2_COREAI_PYTHON", coreai_python());
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    serde_json::from_slice(&output.stdout).unwrap()
+    holds("transcribe", &output.stdout)
 }
 
 #[test]

@@ -31,8 +31,6 @@ pub(super) fn table(found: &CompiledView) -> String {
     table.row("main.hash", &bundle.hash).row("digest root", found.digest_root);
     listed("fault", &found.faults, &mut table);
     listed("path-like", &found.path_like, &mut table);
-    for (what, why) in &found.not_run {
-        table.row(*what, format!("not run ({why})"));
-    }
+    table.not_run(&found.not_run);
     table.wrapped()
 }

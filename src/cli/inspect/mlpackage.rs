@@ -62,10 +62,8 @@ fn findings(found: &PackageView, table: &mut Table) {
             table.row(what, item);
         }
     }
-    if let Err(why) = &found.liftable {
+    if let Some(why) = &found.not_liftable {
         table.row("not runnable", why);
     }
-    for (what, why) in &found.not_run {
-        table.row(*what, format!("not run ({why})"));
-    }
+    table.not_run(&found.not_run);
 }

@@ -14,7 +14,7 @@ mod weights;
 pub use bridge::{Bridge, BridgeError, Listed, Metadata, RawTensor, ReadFunction, ReadLine, ReadValue, Worker};
 pub use weights::Blob;
 
-use crate::ir::{MaterializeError, Materializer};
+use crate::ir::{Graph, MaterializeError, Materializer, Op, ValueId};
 use crate::tensor::{Fact, SourceError, WeightSource};
 use crate::validate::Checked;
 use blake3::Hash;
@@ -142,6 +142,17 @@ pub fn write(
 /// As [`write`].
 pub fn text(functions: &[Checked<'_>], source: &dyn WeightSource) -> Result<String, CoreAiError> {
     write(functions, &Streamed(source), Discard).map(|program| program.text)
+}
+
+/// The operations that a node becomes, in their order; none for an input, and where the dialect cannot say it.
+pub fn spelling(graph: &Graph, value: ValueId) -> Vec<String> {
+    let node = graph.node(value);
+    if let Op::Const(_) = node.op {
+        return vec![text::named(text::CONSTANT)];
+    }
+    let args: Vec<(ValueId, &Fact)> = node.args.iter().map(|x| (*x, graph.fact(*x))).collect();
+    let steps = legalize::legalize(&node.op, &args, &node.fact).unwrap_or_default();
+    steps.iter().map(|step| text::named(step.kind)).collect()
 }
 
 /// A source all of whose values are read, and so found to be numbers or not.

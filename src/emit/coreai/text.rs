@@ -16,6 +16,14 @@ use std::io::{self, Seek, Write};
 /// coreai-core 1.0.0b3; with another number the bundle read back is not what was written, which stops the job.
 const FOLDED_MAX: usize = 250_000;
 
+/// What the dialect calls a constant.
+pub(super) const CONSTANT: &str = "constant";
+
+/// The full name of an operation.
+pub(super) fn named(kind: &str) -> String {
+    format!("coreai.{kind}")
+}
+
 /// The text as it grows. Locations are unknown from the start: anything else stores line and column of each op.
 #[derive(Default)]
 pub(super) struct Text {
@@ -216,7 +224,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
     ) -> Slot {
         let id = self.graph.inputs().len() + self.lines.len();
         self.shared.text.line(path, &format!("    %{id} = {body} loc(unknown)"));
-        self.lines.push(Line { kind: format!("coreai.{kind}"), operands, results: vec![r#type.clone()], value });
+        self.lines.push(Line { kind: named(kind), operands, results: vec![r#type.clone()], value });
         Slot { id, r#type }
     }
 
@@ -227,8 +235,8 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
         }
         let (fact, bytes) = param.tensor();
         let r#type = self.r#type(node, &fact)?;
-        let body = format!("coreai.constant dense<{}> : {type}", param.literal());
-        let slot = self.push(&node.path, &body, "constant", Vec::new(), r#type, Some(blake3::hash(&bytes)));
+        let body = format!("coreai.{CONSTANT} dense<{}> : {type}", param.literal());
+        let slot = self.push(&node.path, &body, CONSTANT, Vec::new(), r#type, Some(blake3::hash(&bytes)));
         self.params.insert(param.clone(), slot.clone());
         Ok(slot)
     }
@@ -255,8 +263,8 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
             taken.map_err(failed)?;
             (format!("dense<\"0x{}\">", hex(&bytes)), blake3::hash(&bytes))
         };
-        let body = format!("coreai.constant {values} : {type}");
-        Ok(self.push(&node.path, &body, "constant", Vec::new(), r#type, Some(digest)))
+        let body = format!("coreai.{CONSTANT} {values} : {type}");
+        Ok(self.push(&node.path, &body, CONSTANT, Vec::new(), r#type, Some(digest)))
     }
 
     fn outputs(&mut self) {
@@ -267,7 +275,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
         self.shared.text.line(self.name, &line);
         self.shared.text.line(self.name, "  } loc(unknown)");
         let operands = slots.iter().map(|s| s.id).collect();
-        self.lines.push(Line { kind: "coreai.output".into(), operands, results: Vec::new(), value: None });
+        self.lines.push(Line { kind: named("output"), operands, results: Vec::new(), value: None });
     }
 
     fn r#type(&self, node: &Node, fact: &Fact) -> Result<String, CoreAiError> {

@@ -27,11 +27,24 @@ pub use digest::{ValueDigest, ValueHasher};
 pub use writer::write;
 
 use crate::digest::Digest;
-use crate::ir::MaterializeError;
+use crate::ir::{Graph, MaterializeError, Op, ValueId};
 use crate::tensor::Fact;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io;
+
+/// The type of the operation that a node becomes; none for an input, and where MIL cannot say it.
+pub fn spelling(graph: &Graph, value: ValueId) -> Option<&'static str> {
+    let node = graph.node(value);
+    let args: Vec<(ValueId, &Fact)> = node.args.iter().map(|x| (*x, graph.fact(*x))).collect();
+    if let Op::Const(_) = node.op {
+        return Some(value::CONST);
+    }
+    match compressed::compressed(graph, node) {
+        Some(stored) => Some(stored.kind),
+        None => legalize::legalize(&node.op, &args, &node.fact).ok().map(|call| call.kind),
+    }
+}
 
 /// Names a constant: the function it stands in, and its name there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

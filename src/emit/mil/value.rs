@@ -90,10 +90,13 @@ fn immediate_value(r#type: ValueType, tensor: TensorValue) -> Value {
     Value { r#type: Some(r#type), immediate_value, blob_file_value: None }
 }
 
+/// The type of a constant.
+pub(super) const CONST: &str = "const";
+
 /// A `const` operation.
 pub(super) fn constant(name: &str, value: Value) -> Operation {
     let output = NamedValueType { name: name.into(), r#type: value.r#type.clone() };
-    let mut op = operation("const", BTreeMap::new(), output);
+    let mut op = operation(CONST, BTreeMap::new(), output);
     op.attributes.insert("val".into(), value);
     op
 }

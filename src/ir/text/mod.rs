@@ -24,5 +24,10 @@ mod weight;
 pub use parse::{ParseError, parse};
 pub use print::print;
 
+/// The names of all ops, as texts spell them: the closed set.
+pub fn op_names() -> impl Iterator<Item = &'static str> {
+    ["input", "const"].into_iter().chain(op::samples().map(|op| op.name()))
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,9 @@
 //! What is in a `.aimodel`.
 
-use super::{InspectError, NotRun, hashed_and_scanned};
+use super::{InspectError, hashed_and_scanned};
 use crate::bundle::{AiModel, Tree};
 use crate::digest::Digest;
+use crate::provenance::{NotRun, needs_a_load};
 use serde::Serialize;
 use std::path::Path;
 
@@ -24,13 +25,14 @@ pub struct AiModelView {
     /// Path-like strings in any file.
     pub path_like: Vec<String>,
     /// What this look cannot tell.
-    pub not_run: NotRun,
+    pub not_run: Vec<NotRun>,
 }
 
 /// Looks into the bundle at `path`.
 pub(super) fn view(path: &Path) -> Result<AiModelView, InspectError> {
     let model = AiModel::open(path)?;
     let (tree, path_like) = hashed_and_scanned(&model.path)?;
+    let features = NotRun { name: "features", reason: "needs Apple's reader" };
     let faults = if model.hash.is_wrong() { vec![format!("main.hash is wrong: {}", model.hash)] } else { Vec::new() };
     Ok(AiModelView {
         artefact: model.name.clone(),
@@ -39,11 +41,7 @@ pub(super) fn view(path: &Path) -> Result<AiModelView, InspectError> {
         tree,
         faults,
         path_like,
-        not_run: NotRun::from([
-            ("features", "needs Apple's reader"),
-            ("device load", "needs Apple hardware"),
-            ("placement", "needs Apple hardware"),
-        ]),
+        not_run: [features].into_iter().chain(needs_a_load()).collect(),
         model,
     })
 }

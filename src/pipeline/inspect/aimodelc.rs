@@ -1,9 +1,10 @@
 //! What is in a `.aimodelc`.
 
-use super::{InspectError, NotRun, hashed_and_scanned};
+use super::{InspectError, hashed_and_scanned};
 use crate::bundle::Tree;
 use crate::bundle::compiled::CompiledBundle;
 use crate::digest::Digest;
+use crate::provenance::{NotRun, needs_a_load};
 use serde::Serialize;
 use std::path::Path;
 
@@ -25,7 +26,7 @@ pub struct CompiledView {
     /// Path-like strings in any file.
     pub path_like: Vec<String>,
     /// What this look cannot tell.
-    pub not_run: NotRun,
+    pub not_run: Vec<NotRun>,
 }
 
 /// Looks into the bundle at `path`.
@@ -39,7 +40,7 @@ pub(super) fn view(path: &Path) -> Result<CompiledView, InspectError> {
         tree,
         faults: bundle.faults().iter().map(ToString::to_string).collect(),
         path_like,
-        not_run: NotRun::from([("device load", "needs Apple hardware")]),
+        not_run: needs_a_load(),
         bundle,
     })
 }

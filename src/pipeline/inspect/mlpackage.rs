@@ -5,6 +5,7 @@ use crate::analysis;
 use crate::bundle::Tree;
 use crate::digest::Digest;
 use crate::emit::mil::read::{Constant, Content, Element, Feature, Function, Package, ValueKind};
+use crate::provenance::{NotRun, needs_a_load};
 use crate::target::{NEURAL_ENGINE_RANK, Rule};
 use crate::tensor::DType;
 use serde::Serialize;
@@ -34,12 +35,12 @@ pub struct PackageView {
     pub placement_blockers: Vec<BlockerView>,
     /// Faults that Core ML's tools let pass.
     pub violations: Vec<String>,
-    /// Whether the reader can lift every function back into a graph, and if not, why.
-    pub liftable: Result<(), String>,
+    /// Why the reader cannot lift every function back into a graph, so that it cannot be run here; none where it can.
+    pub not_liftable: Option<String>,
     /// Path-like strings in any file.
     pub path_like: Vec<String>,
     /// What this look cannot tell.
-    pub not_run: BTreeMap<&'static str, &'static str>,
+    pub not_run: Vec<NotRun>,
 }
 
 /// One function of a package.
@@ -104,7 +105,7 @@ pub(super) fn view(path: &Path) -> Result<PackageView, InspectError> {
         let found = analysis::placement_blockers(graph).into_iter().filter(|f| f.rule == Rule::MeanAsProduct);
         blockers.extend(found.map(|f| (f.rule, f.path)));
     }
-    let liftable = lifted.into_iter().find_map(Result::err).map_or(Ok(()), |error| Err(error.to_string()));
+    let not_liftable = lifted.into_iter().find_map(Result::err).map(|error| error.to_string());
     Ok(PackageView {
         artefact: path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default(),
         format: "mlpackage",
@@ -116,9 +117,9 @@ pub(super) fn view(path: &Path) -> Result<PackageView, InspectError> {
         weights: weights(&package),
         placement_blockers: grouped(blockers),
         violations: package.violations().iter().map(ToString::to_string).collect(),
-        liftable,
+        not_liftable,
         path_like: paths,
-        not_run: BTreeMap::from([("device load", "needs Apple hardware"), ("placement", "needs Apple hardware")]),
+        not_run: needs_a_load(),
     })
 }
 

@@ -14,15 +14,11 @@ use crate::bundle::compiled::CompiledError;
 use crate::bundle::{AiModelError, Format, Tree, TreeError, path_like};
 use crate::emit::mil::read::ReadError;
 use serde::{Serialize, Serializer};
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Most path-like strings that are listed.
 const PATHS: usize = 20;
-
-/// What a look at files cannot tell, and why.
-type NotRun = BTreeMap<&'static str, &'static str>;
 
 /// Why an artefact could not be looked into.
 #[derive(Debug, thiserror::Error)]

@@ -109,7 +109,8 @@ pub struct Converted {
     /// The bundle.
     #[serde(rename = "artefact", serialize_with = "shown")]
     pub path: PathBuf,
-    /// `published`, `unchanged` or `dry run`.
+    /// `published`, `unchanged` or `dry run`; in JSON `dry_run`.
+    #[serde(serialize_with = "as_a_name")]
     pub outcome: &'static str,
     /// Why it forms no region of the Neural Engine, where that is known of its precision.
     pub no_region: Option<&'static str>,
@@ -125,6 +126,11 @@ pub struct Converted {
 /// A path as people read it: one that is not UTF-8 has no form in JSON.
 fn shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&path.display())
+}
+
+/// Words with underscores between them, as all names in JSON have them.
+fn as_a_name<S: serde::Serializer>(words: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&words.replace(' ', "_"))
 }
 
 fn shown_if<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {

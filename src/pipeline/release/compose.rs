@@ -8,6 +8,7 @@ use super::stages::{Bundle, Stages, Stripped};
 use crate::bundle::compiled::CompiledBundle;
 use crate::bundle::{AiModel, Format, Outcome as Published, Replace, Stage, Tree, commit};
 use crate::digest::Digest;
+use crate::provenance::device::merge;
 use crate::provenance::release::{
     CommandLine, Gate, Outcome, Parent, Program, RECIPE_FILE, RELEASE_FILE, RELEASE_VERSION, RegionCount, Regions,
     ReleaseRecord, Released, STATEMENT_FILE, SUMS_FILE, Status, Strip,
@@ -49,13 +50,21 @@ impl Stages<'_> {
             link(&part.bundle.path, &part.bundle.tree, &folder.join(&part.bundle.name))?;
         }
         let gates = self.gates(&parts, folder)?;
-        let record = self.record(parts, gates, folder)?;
+        let mut record = self.record(parts, gates, folder)?;
+        carry_over(&mut record, &destination);
+        write(folder, README_FILE, readme(&record).as_bytes())?;
         let outcome = self.timed("publish", None, || {
             write(folder, RELEASE_FILE, &record.to_bytes()?)?;
             write(folder, STATEMENT_FILE, &record.statement()?)?;
-            let tree = Tree::of(folder)?;
-            write(folder, SUMS_FILE, sums(&tree.files).as_bytes())?;
-            let tree = Tree::of(folder)?;
+            // The bundles' files were hashed when they were taken from where they lay.
+            let hashed = record.artefacts.iter().flat_map(|bundle| {
+                let folder = folder.join(&bundle.name);
+                bundle.files.iter().map(move |file| (folder.join(&file.path), (file.sha256, file.size)))
+            });
+            let hashed: BTreeMap<PathBuf, (Digest, u64)> = hashed.collect();
+            let sums = sums(&Tree::with(folder, &hashed)?.files);
+            write(folder, SUMS_FILE, sums.as_bytes())?;
+            let tree = Tree::with(folder, &hashed)?;
             let replace = if force { Replace::Force } else { Replace::Never };
             let outcome = commit(vec![(stage, &tree)], replace)?;
             let unchanged = outcome.first() == Some(&Published::Unchanged);
@@ -289,6 +298,18 @@ fn released(part: Part, gate: Gate) -> Released {
         loads_on_device: Status::not_run(NEEDS_A_DEVICE),
         placed_on_ane: Status::not_run(NEEDS_A_DEVICE),
         made,
+    }
+}
+
+/// Takes along what devices found of the release at `destination`, if it is this very one: to make it again is then no
+/// change. What belongs to another stays behind, with the release it was found of.
+fn carry_over(record: &mut ReleaseRecord, destination: &Path) {
+    let Ok(bytes) = crate::files::read(&destination.join(RELEASE_FILE), crate::files::TEXT_MAX) else { return };
+    let Ok(there) = serde_json::from_slice::<ReleaseRecord>(&bytes) else { return };
+    for device in there.devices {
+        if let Err(error) = merge(record, device) {
+            tracing::warn!("{}: a device record is not taken along: {error}", record.name);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod kit;
 mod source;
 mod stages;
 
+pub(super) use cache::{CacheError, link};
 pub use error::{ReleaseError, SourceError, StageError};
 pub use kit::KitReport;
 pub use stages::StageReport;

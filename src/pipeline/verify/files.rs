@@ -1,0 +1,121 @@
+//! Every file of a release, against the list of digests and against the record.
+
+use super::fault::Fault;
+use crate::bundle::Tree;
+use crate::digest::Digest;
+use crate::files;
+use crate::provenance::release::{RELEASE_FILE, ReleaseRecord, STATEMENT_FILE, SUMS_FILE};
+use crate::provenance::texts::sums;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as ValueError;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The files that are there, the list of digests apart.
+pub fn listed(folder: &Path, faults: &mut Vec<Fault>) -> Tree {
+    match Tree::of(folder) {
+        Ok(mut tree) => {
+            tree.files.retain(|file| file.path != SUMS_FILE);
+            tree
+        }
+        Err(error) => {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+            faults.push(Fault::Unreadable { why: format!("{error}{cause}") });
+            Tree { files: Vec::new() }
+        }
+    }
+}
+
+/// Holds the files against both lists, and tells each fault once.
+pub fn check(folder: &Path, there: &Tree, record: Option<&ReleaseRecord>, faults: &mut Vec<Fault>) {
+    // Where the files cannot be listed, nothing is told of each.
+    if there.files.is_empty() {
+        return;
+    }
+    let found: BTreeMap<&str, Digest> = there.files.iter().map(|file| (file.path.as_str(), file.sha256)).collect();
+    let text = files::read(&folder.join(SUMS_FILE), files::TEXT_MAX);
+    let mut lists: Vec<(&str, BTreeMap<String, Digest>)> = Vec::new();
+    match text.map(String::from_utf8) {
+        Ok(Ok(text)) => {
+            let before = faults.len();
+            let list = parse(&text, faults);
+            let same =
+                list.iter().map(|(path, digest)| (path.as_str(), *digest)).eq(found.iter().map(|(p, d)| (*p, *d)));
+            if same && faults.len() == before && text != sums(&there.files) {
+                faults.push(Fault::Form { file: SUMS_FILE });
+            }
+            lists.push((SUMS_FILE, list));
+        }
+        Ok(Err(_)) => faults.push(Fault::Unreadable { why: format!("{SUMS_FILE} is not UTF-8 text") }),
+        Err(error) => faults.push(Fault::Unreadable { why: format!("{SUMS_FILE} could not be read: {error}") }),
+    }
+    if let Some(record) = record {
+        let mut list = of_record(record);
+        // It cannot have its own digest, nor that of what is made of it.
+        for own in [RELEASE_FILE, STATEMENT_FILE] {
+            list.extend(found.get(own).map(|sha256| (own.to_string(), *sha256)));
+        }
+        lists.push((RELEASE_FILE, list));
+    }
+    held(&found, &lists, faults);
+}
+
+/// Paths and digests of all that the record lists.
+fn of_record(record: &ReleaseRecord) -> BTreeMap<String, Digest> {
+    let bundles = record.artefacts.iter();
+    let inside =
+        bundles.flat_map(|bundle| bundle.files.iter().map(move |f| (format!("{}/{}", bundle.name, f.path), f.sha256)));
+    let beside = record.files.iter().map(|file| (file.path.clone(), file.sha256));
+    inside.chain(beside).collect()
+}
+
+fn held(found: &BTreeMap<&str, Digest>, lists: &[(&str, BTreeMap<String, Digest>)], faults: &mut Vec<Fault>) {
+    let listed = lists.iter().flat_map(|(_, list)| list.keys().map(String::as_str));
+    let mut paths: Vec<&str> = found.keys().copied().chain(listed).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    for path in paths {
+        let by = |fits: &dyn Fn(Option<&Digest>) -> bool| {
+            let names = lists.iter().filter(|(_, list)| fits(list.get(path))).map(|(name, _)| *name);
+            names.collect::<Vec<_>>().join(" and ")
+        };
+        let path = path.to_string();
+        match found.get(path.as_str()) {
+            None => faults.push(Fault::Missing { path: path.clone(), by: by(&|listed| listed.is_some()) }),
+            Some(found) => {
+                let without = by(&|listed| listed.is_none());
+                if !without.is_empty() {
+                    faults.push(Fault::Extra { path: path.clone(), by: without });
+                }
+                let others = lists.iter().filter_map(|(_, list)| list.get(&path)).filter(|listed| *listed != found);
+                let mut others: Vec<Digest> = others.copied().collect();
+                others.dedup();
+                for recorded in others {
+                    let by = by(&|listed| listed == Some(&recorded));
+                    faults.push(Fault::Changed { path: path.clone(), found: *found, recorded, by });
+                }
+            }
+        }
+    }
+}
+
+/// The lines of the list; one that is none, or stands twice, is a fault.
+fn parse(text: &str, faults: &mut Vec<Fault>) -> BTreeMap<String, Digest> {
+    let mut list = BTreeMap::new();
+    for (at, line) in text.lines().enumerate() {
+        let parsed = line.split_once("  ").and_then(|(sha256, path)| Some((digest(sha256)?, path.to_string())));
+        let fresh = parsed.filter(|(_, path)| !list.contains_key(path));
+        match fresh {
+            Some((sha256, path)) => drop(list.insert(path, sha256)),
+            None => faults.push(Fault::Line { file: SUMS_FILE, line: at + 1, found: line.chars().take(120).collect() }),
+        }
+    }
+    list
+}
+
+/// 64 digits, small ones, as they are written.
+fn digest(text: &str) -> Option<Digest> {
+    let read: Result<Digest, ValueError> = Digest::deserialize(text.into_deserializer());
+    read.ok().filter(|digest| digest.to_string() == text)
+}

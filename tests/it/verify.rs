@@ -1,0 +1,299 @@
+//! `verify`: whatever is changed in a release is named.
+
+use crate::cli::{command, run};
+use crate::python::coreai_python;
+use crate::release::{compiled_recipe, compiler, contents, recipe, released};
+use eg2_convert::digest::Digest;
+use eg2_convert::provenance::release::ReleaseRecord;
+use eg2_convert::provenance::texts::{notice, readme};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A copy of the release, changed by `change`, and what is told of it.
+fn changed(release: &Path, change: impl FnOnce(&Path)) -> (i32, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy");
+    for (path, bytes) in contents(release) {
+        fs_err::create_dir_all(copy.join(&path).parent().unwrap()).unwrap();
+        fs_err::write(copy.join(&path), bytes).unwrap();
+    }
+    change(&copy);
+    let (code, out, _) = run(dir.path(), &["verify", "copy", "--json"]);
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(told["passed"], code == 0, "{out}");
+    let (_, text, _) = run(dir.path(), &["verify", "copy"]);
+    let faults = text
+        .lines()
+        .skip_while(|line| !line.starts_with("fault"))
+        .take_while(|line| line.starts_with("fault") || line.starts_with(' '));
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    (code, words(&faults.collect::<Vec<_>>().join(" ")))
+}
+
+/// Writes SHA256SUMS anew, as one would who hides a change.
+fn sums(release: &Path) {
+    let lines = contents(release).into_iter().filter(|(path, _)| path != "SHA256SUMS");
+    let line = |(path, bytes): (String, Vec<u8>)| format!("{}  {path}\n", Digest::of(&bytes));
+    let mut lines: Vec<(String, String)> = lines.map(|file| (file.0.clone(), line(file))).collect();
+    lines.sort();
+    let text: String = lines.into_iter().map(|(_, line)| line).collect();
+    fs_err::write(release.join("SHA256SUMS"), text).unwrap();
+}
+
+#[test]
+fn one_byte_of_any_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let release = released(dir.path());
+    assert_eq!(changed(&release, |_| {}), (0, String::new()));
+    for (path, bytes) in contents(&release) {
+        for at in [0, bytes.len() / 2, bytes.len() - 1] {
+            for flip in [1, 0x20] {
+                let (code, told) = changed(&release, |copy| {
+                    let mut bytes = bytes.clone();
+                    bytes[at] ^= flip;
+                    fs_err::write(copy.join(&path), bytes).unwrap();
+                });
+                assert_eq!(code, 4, "{path} at {at}: {told}");
+                assert!(told.contains(&path), "{path} at {at}: {told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn files_added_removed_and_renamed() {
+    let dir = tempfile::tempdir().unwrap();
+    let release = released(dir.path());
+    for path in contents(&release).into_keys() {
+        let (code, told) = changed(&release, |copy| fs_err::remove_file(copy.join(&path)).unwrap());
+        assert!(code == 4 && told.contains(&path), "{path}: {told}");
+        let (code, told) = changed(&release, |copy| {
+            fs_err::rename(copy.join(&path), copy.join(format!("{path}.old"))).unwrap();
+        });
+        assert!(code == 4 && told.contains(&path), "{path}: {told}");
+    }
+    for path in ["more", "eg2_encoder_fp32_T200.mlpackage/more", ".hidden", "a/b/c"] {
+        let (code, told) = changed(&release, |copy| {
+            fs_err::create_dir_all(copy.join(path).parent().unwrap()).unwrap();
+            fs_err::write(copy.join(path), "").unwrap();
+        });
+        assert_eq!((code, told), (4, format!("fault {path} was added: SHA256SUMS and release.json does not list it")));
+    }
+    // Nor where the list of digests is made to have it.
+    let (code, told) = changed(&release, |copy| {
+        fs_err::write(copy.join("more"), "").unwrap();
+        sums(copy);
+    });
+    assert_eq!((code, told), (4, "fault more was added: release.json does not list it".into()));
+    let (code, told) = changed(&release, |copy| std::os::unix::fs::symlink("README.md", copy.join("link")).unwrap());
+    assert!(code == 4 && told.contains("link is neither file nor folder"), "{told}");
+}
+
+/// Faults that are told of a record edited by `edit`, with all that is made of the record made again.
+fn edited(release: &Path, edit: impl FnOnce(&mut Value)) -> String {
+    let (code, told) = changed(release, |copy| {
+        let path = copy.join("release.json");
+        let mut record: Value = serde_json::from_slice(&fs_err::read(&path).unwrap()).unwrap();
+        edit(&mut record);
+        match serde_json::from_value::<ReleaseRecord>(record.clone()) {
+            Ok(mut record) => {
+                for (name, text) in [("NOTICE", notice(&record)), ("README.md", readme(&record))] {
+                    let file = record.files.iter_mut().find(|file| file.path == name).unwrap();
+                    (file.sha256, file.size) = (Digest::of(text.as_bytes()), text.len() as u64);
+                    fs_err::write(copy.join(name), text).unwrap();
+                }
+                fs_err::write(&path, record.to_bytes().unwrap()).unwrap();
+                fs_err::write(copy.join("release.intoto.json"), record.statement().unwrap()).unwrap();
+            }
+            Err(_) => fs_err::write(&path, serde_json::to_vec_pretty(&record).unwrap()).unwrap(),
+        }
+        sums(copy);
+    });
+    assert_eq!(code, 4, "{told}");
+    told
+}
+
+/// A check of the only bundle's gate.
+fn check<'r>(record: &'r mut Value, name: &str) -> &'r mut Value {
+    let checks = record["artefacts"][0]["gate"]["judged"]["checks"].as_array_mut().unwrap();
+    checks.iter_mut().find(|check| check["name"] == name).unwrap()
+}
+
+#[test]
+fn a_record_or_a_result_edited() {
+    let dir = tempfile::tempdir().unwrap();
+    let release = released(dir.path());
+    let zeros = || json!("0".repeat(64));
+    type Edit = (&'static str, Box<dyn FnOnce(&mut Value)>, &'static str);
+    let edits: Vec<Edit> = vec![
+        (
+            "a number below its limit",
+            Box::new(|r| check(r, "cosine")["measures"][0]["number"] = json!(0.5)),
+            "gate.cosine is said to have passed, but its numbers say failed",
+        ),
+        (
+            "a number that was none",
+            Box::new(|r| check(r, "cosine")["measures"][0]["number"] = Value::Null),
+            "gate.cosine is said to have passed, but its numbers say failed",
+        ),
+        (
+            "a limit",
+            Box::new(|r| check(r, "cosine")["measures"][0]["limit"] = json!(0.1)),
+            "gate.cosine.least_mean.limit is 0.1, but 0.999 follows",
+        ),
+        (
+            "a count of faults that may be",
+            Box::new(|r| check(r, "finite")["measures"][0]["limit"] = json!(9.0)),
+            "gate.finite.not_finite.limit is 9.0, but 0.0 follows",
+        ),
+        (
+            "the limits",
+            Box::new(|r| r["artefacts"][0]["gate"]["judged"]["limits"]["cosine_mean"] = json!(0.1)),
+            "gate.judged.limits",
+        ),
+        (
+            "a check removed",
+            Box::new(|r| {
+                let checks = r["artefacts"][0]["gate"]["judged"]["checks"].as_array_mut().unwrap();
+                checks.retain(|check| check["name"] != "cosine");
+            }),
+            "cosine is said to have passed, but its numbers say not run",
+        ),
+        (
+            "an outcome",
+            Box::new(|r| r["artefacts"][0]["gate"]["outcome"] = json!("not_run")),
+            "gate is said to have not run, but its numbers say passed",
+        ),
+        (
+            "a check that was not run",
+            Box::new(|r| check(r, "wer")["outcome"] = json!("pass")),
+            "gate.wer is said to have passed, but its numbers say not run",
+        ),
+        (
+            "what was judged",
+            Box::new(move |r| r["artefacts"][0]["gate"]["judged"]["digest_root"] = zeros()),
+            "gate.judged.digest_root",
+        ),
+        ("the digest root", Box::new(move |r| r["artefacts"][0]["digest_root"] = zeros()), "digest_root is \"000"),
+        ("the size", Box::new(|r| r["artefacts"][0]["bytes"] = json!(1)), "bytes is 1"),
+        ("what was stripped", Box::new(move |r| r["artefacts"][0]["strip"]["after"] = zeros()), "strip.after is"),
+        (
+            "a device",
+            Box::new(|r| {
+                r["artefacts"][0]["loads_on_device"] = json!({ "outcome": "pass", "reason": null });
+                r["not_run"].as_array_mut().unwrap().retain(|left| left["name"] != "loads_on_device");
+            }),
+            "loads_on_device is said to have passed",
+        ),
+        ("what was not run", Box::new(|r| r["not_run"] = json!([])), "not_run is []"),
+        ("synthetic", Box::new(|r| r["synthetic"] = json!(false)), "synthetic is false, but true follows"),
+        (
+            "the source",
+            Box::new(move |r| r["source"]["files"][0]["sha256"] = zeros()),
+            "model.safetensors: pinned is true, but false follows",
+        ),
+        (
+            "the repository",
+            Box::new(|r| r["source"]["repository"] = json!("google/embeddinggemma-2")),
+            "source.repository",
+        ),
+        ("a file of none", Box::new(|r| r["files"][0]["path"] = json!("gone")), "gone is missing"),
+        ("a field of none", Box::new(|r| r["more"] = json!(1)), "release.json is no record: unknown field `more`"),
+        (
+            "the version",
+            Box::new(|r| r["release_version"] = json!(2)),
+            "release.json is no record: release_version is 2, expected 1",
+        ),
+    ];
+    for (what, edit, part) in edits {
+        let told = edited(&release, edit);
+        assert!(told.contains(part), "{what}: {told}");
+    }
+}
+
+#[test]
+fn spelling_and_lists() {
+    let dir = tempfile::tempdir().unwrap();
+    let release = released(dir.path());
+    let (code, told) = changed(&release, |copy| {
+        let text = fs_err::read_to_string(copy.join("release.json")).unwrap();
+        fs_err::write(copy.join("release.json"), text.replacen("{\n", "{\n\n", 1)).unwrap();
+        sums(copy);
+    });
+    assert!(code == 4 && told.contains("release.json is not spelt as this program spells it"), "{told}");
+    let with_sums = |edit: fn(&str) -> String| {
+        changed(&release, |copy| {
+            let text = fs_err::read_to_string(copy.join("SHA256SUMS")).unwrap();
+            fs_err::write(copy.join("SHA256SUMS"), edit(&text)).unwrap();
+        })
+    };
+    let reversed = with_sums(|text| text.lines().rev().map(|line| format!("{line}\n")).collect());
+    assert_eq!(reversed, (4, "fault SHA256SUMS is not spelt as this program spells it: it was edited".into()));
+    let twice = with_sums(|text| format!("{text}{}\n", text.lines().next().unwrap()));
+    assert!(twice.1.contains("SHA256SUMS, line"), "{}", twice.1);
+    let upper = with_sums(str::to_uppercase);
+    assert!(upper.0 == 4 && upper.1.contains("SHA256SUMS, line 1"), "{}", upper.1);
+    let empty = with_sums(|_| String::new());
+    assert!(empty.0 == 4 && empty.1.contains("README.md was added: SHA256SUMS does not list it"), "{}", empty.1);
+}
+
+#[test]
+fn what_is_no_release() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = |name: &str| {
+        let (code, out, err) = run(dir.path(), &["verify", name]);
+        assert_eq!((code, out.as_str()), (3, ""));
+        err
+    };
+    fs_err::create_dir(dir.path().join("empty")).unwrap();
+    fs_err::write(dir.path().join("file"), "").unwrap();
+    insta::assert_snapshot!(told("empty"), @"error: empty is no release: it has neither release.json nor SHA256SUMS");
+    insta::assert_snapshot!(told("gone"), @"
+    error: gone could not be read
+      caused by: No such file or directory (os error 2)
+    ");
+    insta::assert_snapshot!(told("file"), @"
+    error: file could not be read
+      caused by: not a directory
+    ");
+    fs_err::write(dir.path().join("empty/release.json"), "{").unwrap();
+    let (code, out, _) = run(dir.path(), &["verify", "empty"]);
+    assert_eq!(code, 4);
+    assert!(out.contains("release.json is no record: EOF"), "{out}");
+}
+
+#[test]
+fn regions_are_counted_again_and_shared_hashes_announced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = compiler(dir.path(), 1);
+    let release = |name: &str, text: &str| {
+        let recipe = recipe(dir.path(), name, text);
+        let mut command = command(dir.path());
+        command.env("EG2_COREAI_PYTHON", coreai_python()).env("PATH", &path).args(["release", &recipe]);
+        assert_eq!(command.output().unwrap().status.code(), Some(0));
+        dir.path().join("dist").join(name)
+    };
+    let one = release("one", &compiled_recipe(1));
+    let bundle = "eg2_encoder_fp16_T200.h16c.aimodelc";
+    let inside = format!("{bundle}/main-h16c-delegates/MPSGraph/mpsExecutable.mpsgraphpackage");
+    let region = format!("{inside}/binary_0.llir.bundle/main_AAAAAAAAAAAAAAAAAAAAAA_0_ANE_region_0_0.bc");
+    let (code, told) = changed(&one, |copy| {
+        fs_err::remove_dir_all(copy.join(&region)).unwrap();
+        sums(copy);
+    });
+    assert!(code == 4 && told.contains("h16c: regions found 0, the record has 1"), "{told}");
+    // Another model of that shape: the stub is the same, and what is loaded is not.
+    fs_err::write(
+        dir.path().join("made/made/main-h16c-delegates/MPSGraph/mpsExecutable.mpsgraphpackage/resources.bin"),
+        "others",
+    )
+    .unwrap();
+    let other = compiled_recipe(1).replace("[200]", "[100]");
+    release("other", &other);
+    let (code, out, err) = run(dir.path(), &["verify", "dist/one", "dist/other"]);
+    assert_eq!(code, 0, "{out}");
+    assert!(err.contains("have the same main.hash and different files"), "{err}");
+    assert!(out.contains("ANNOUNCED"), "{out}");
+    let (_, out, err) = run(dir.path(), &["verify", "dist/one"]);
+    assert!(!out.contains("ANNOUNCED") && err.is_empty(), "{out}{err}");
+}
