@@ -91,12 +91,12 @@ static MADE: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
 });
 
 /// A Mac that got a copy of the kit.
-struct Mac {
+pub struct Mac {
     dir: tempfile::TempDir,
 }
 
 impl Mac {
-    fn new() -> Mac {
+    pub fn new() -> Mac {
         let mac = Mac { dir: tempfile::tempdir().unwrap() };
         copy(&MADE.path().join("dist/reader.kit"), &mac.at("reader.kit"));
         mac.program("bin/coreai-build", COMPILER);
@@ -126,12 +126,18 @@ impl Mac {
         fs_err::set_permissions(self.at(path), std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Exit code, then both streams, names of folders replaced.
-    fn run(&self, mode: &str, more: &[&str]) -> (i32, String) {
+    /// `kit run` of the copy.
+    pub fn command(&self, mode: &str, more: &[&str]) -> assert_cmd::Command {
         let mut run = command(self.dir.path());
         run.env("PATH", format!("{}:/usr/bin:/bin", self.at("bin").display())).env("MODE", mode);
         run.env("EG2_COREAI_PYTHON", self.at("python")).env("LOG", self.at("log"));
-        let output = run.args(["kit", "run", "reader.kit"]).args(more).output().unwrap();
+        run.args(["kit", "run", "reader.kit"]).args(more);
+        run
+    }
+
+    /// Exit code, then both streams, names of folders replaced.
+    fn run(&self, mode: &str, more: &[&str]) -> (i32, String) {
+        let output = self.command(mode, more).output().unwrap();
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         let real = self.dir.path().canonicalize().unwrap();
         (output.status.code().unwrap(), text.replace(real.to_str().unwrap(), "[dir]"))
@@ -228,12 +234,16 @@ fn the_whole_way_there_and_back() {
     let text = fs_err::read_to_string(mac.at("reader.device.json")).unwrap();
     assert!(!text.contains(mac.dir.path().to_str().unwrap()), "{text}");
 
+    let faults = crate::schema::faults("device_record", &serde_json::to_value(&record).unwrap());
+    assert!(faults.is_empty(), "{faults:?}");
     let mut merged = release();
     let before = merged.to_bytes().unwrap();
     merge(&mut merged, record.clone()).unwrap();
     let bundle = &merged.artefacts[0];
     assert_eq!((bundle.loads_on_device.outcome, bundle.placed_on_ane.outcome), (Outcome::Pass, Outcome::Pass));
     assert_eq!(bundle.regions.architectures.len(), 2);
+    let faults = crate::schema::faults("release_record", &serde_json::to_value(&merged).unwrap());
+    assert!(faults.is_empty(), "{faults:?}");
     let taken_back = eg2_convert::provenance::device::before(&merged).unwrap();
     assert_eq!(taken_back.to_bytes().unwrap(), before);
     assert!(merge(&mut merged, record).is_err());
