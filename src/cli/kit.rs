@@ -77,10 +77,7 @@ fn failure(error: &KitError) -> Failure {
         KitError::Compile(error) => return compile::failure(error),
         KitError::Json(_) => Exit::Bug,
     };
-    let details = match error {
-        KitError::Changed { found } => json!(found),
-        _ => Value::Null,
-    };
+    let details = if let KitError::Changed { found } = error { json!(found) } else { Value::Null };
     Failure::new(exit, error).with_details(details)
 }
 

@@ -91,12 +91,12 @@ static MADE: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
 });
 
 /// A Mac that got a copy of the kit.
-struct Mac {
+pub struct Mac {
     dir: tempfile::TempDir,
 }
 
 impl Mac {
-    fn new() -> Mac {
+    pub fn new() -> Mac {
         let mac = Mac { dir: tempfile::tempdir().unwrap() };
         copy(&MADE.path().join("dist/reader.kit"), &mac.at("reader.kit"));
         mac.program("bin/coreai-build", COMPILER);
@@ -126,12 +126,18 @@ impl Mac {
         fs_err::set_permissions(self.at(path), std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// Exit code, then both streams, names of folders replaced.
-    fn run(&self, mode: &str, more: &[&str]) -> (i32, String) {
+    /// `kit run` of the copy.
+    pub fn command(&self, mode: &str, more: &[&str]) -> assert_cmd::Command {
         let mut run = command(self.dir.path());
         run.env("PATH", format!("{}:/usr/bin:/bin", self.at("bin").display())).env("MODE", mode);
         run.env("EG2_COREAI_PYTHON", self.at("python")).env("LOG", self.at("log"));
-        let output = run.args(["kit", "run", "reader.kit"]).args(more).output().unwrap();
+        run.args(["kit", "run", "reader.kit"]).args(more);
+        run
+    }
+
+    /// Exit code, then both streams, names of folders replaced.
+    fn run(&self, mode: &str, more: &[&str]) -> (i32, String) {
+        let output = self.command(mode, more).output().unwrap();
         let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         let real = self.dir.path().canonicalize().unwrap();
         (output.status.code().unwrap(), text.replace(real.to_str().unwrap(), "[dir]"))
@@ -228,35 +234,39 @@ fn the_whole_way_there_and_back() {
     let text = fs_err::read_to_string(mac.at("reader.device.json")).unwrap();
     assert!(!text.contains(mac.dir.path().to_str().unwrap()), "{text}");
 
+    let faults = crate::schema::faults("device_record", &serde_json::to_value(&record).unwrap());
+    assert!(faults.is_empty(), "{faults:?}");
     let mut merged = release();
     let before = merged.to_bytes().unwrap();
     merge(&mut merged, record.clone()).unwrap();
     let bundle = &merged.artefacts[0];
     assert_eq!((bundle.loads_on_device.outcome, bundle.placed_on_ane.outcome), (Outcome::Pass, Outcome::Pass));
     assert_eq!(bundle.regions.architectures.len(), 2);
+    let faults = crate::schema::faults("release_record", &serde_json::to_value(&merged).unwrap());
+    assert!(faults.is_empty(), "{faults:?}");
     let taken_back = eg2_convert::provenance::device::before(&merged).unwrap();
     assert_eq!(taken_back.to_bytes().unwrap(), before);
     assert!(merge(&mut merged, record).is_err());
 
     let (code, told) = mac.run("good", &[]);
     assert_eq!(code, 2);
-    insta::assert_snapshot!(told, @"");
+    insta::assert_snapshot!(told, @"error: [dir]/reader.device.json is there already; --force replaces it");
     assert_eq!(mac.run("good", &["--force", "--strict"]).0, 4, "the phone's bundle was not loaded");
 }
 
 #[test]
 fn placement_is_judged_by_outputs() {
-    insta::assert_snapshot!(verdicts("same"), @"");
-    insta::assert_snapshot!(verdicts("far"), @"");
-    insta::assert_snapshot!(verdicts("flaky"), @"");
-    insta::assert_snapshot!(verdicts("one_hash"), @"");
+    insta::assert_snapshot!(verdicts("same"), @"4: Pass  | Fail outputs of main are bit-identical to the GPU's, so it ran there");
+    insta::assert_snapshot!(verdicts("far"), @"4: Pass  | Fail outputs are apart from the GPU's: cosine 0, the limit is 0.999");
+    insta::assert_snapshot!(verdicts("flaky"), @"0: Pass  | NotRun rounds of one arm did not give the same bits, so that bits tell nothing");
+    insta::assert_snapshot!(verdicts("one_hash"), @"0: Pass  | NotRun outputs of main are bit-identical to the GPU's, but both bundles share main.hash, by which the runtime caches: they may be one bundle's");
 }
 
 #[test]
 fn a_bundle_that_fails_is_recorded() {
-    insta::assert_snapshot!(verdicts("crash"), @"");
-    insta::assert_snapshot!(verdicts("refuse"), @"");
-    insta::assert_snapshot!(verdicts("no_regions"), @"");
+    insta::assert_snapshot!(verdicts("crash"), @"4: Fail the process ended with signal 11 (SIGSEGV) and no answer; its last words: ANE: request to x failed | NotRun it was not loaded");
+    insta::assert_snapshot!(verdicts("refuse"), @"4: Fail the runtime refused: RuntimeError: no such architecture in model.aimodelc | NotRun it was not loaded");
+    insta::assert_snapshot!(verdicts("no_regions"), @"4: NotRun it was not compiled: h16c: asked for the Neural Engine, found 0 regions, expected 1; coreai-build exited with 0 | NotRun it was not compiled: h16c: asked for the Neural Engine, found 0 regions, expected 1; coreai-build exited with 0");
     // The GPU's arm went on.
     let mac = Mac::new();
     mac.run("crash", &["--rounds", "2"]);
@@ -278,10 +288,10 @@ fn a_kit_that_is_not_as_it_was_made_is_refused() {
         let mut bytes = fs_err::read(mac.at(program)).unwrap();
         bytes[100] ^= 1;
         fs_err::write(mac.at(program), bytes).unwrap();
-    }), @"");
-    insta::assert_snapshot!(changed(&|mac| fs_err::remove_file(mac.at("reader.kit/run.sh")).unwrap()), @"");
-    insta::assert_snapshot!(changed(&|mac| fs_err::write(mac.at("reader.kit/inputs/more"), "").unwrap()), @"");
-    insta::assert_snapshot!(changed(&|mac| fs_err::remove_file(mac.at("reader.kit/SHA256SUMS")).unwrap()), @"");
+    }), @"4 error: the kit is not as it was made, by its SHA256SUMS: changed: release/eg2_reader_v0_fp16_T40.aimodel/main.mlirb");
+    insta::assert_snapshot!(changed(&|mac| fs_err::remove_file(mac.at("reader.kit/run.sh")).unwrap()), @"4 error: the kit is not as it was made, by its SHA256SUMS: missing: run.sh");
+    insta::assert_snapshot!(changed(&|mac| fs_err::write(mac.at("reader.kit/inputs/more"), "").unwrap()), @"4 error: the kit is not as it was made, by its SHA256SUMS: extra: inputs/more");
+    insta::assert_snapshot!(changed(&|mac| fs_err::remove_file(mac.at("reader.kit/SHA256SUMS")).unwrap()), @"3 error: [dir]/reader.kit is no kit: it has no SHA256SUMS");
     // Its own list made anew does not help another release.
     insta::assert_snapshot!(changed(&|mac| {
         let path = mac.at("reader.kit/release/release.json");
@@ -291,15 +301,15 @@ fn a_kit_that_is_not_as_it_was_made_is_refused() {
         let mut tree = eg2_convert::bundle::Tree::of(&kit).unwrap();
         tree.files.retain(|file| file.path != "SHA256SUMS");
         fs_err::write(kit.join("SHA256SUMS"), eg2_convert::provenance::texts::sums(&tree.files)).unwrap();
-    }).split(" has sha256").next().unwrap(), @"");
+    }).split(" has sha256").next().unwrap(), @"4 error: the kit's release.json");
 }
 
 #[test]
 fn what_is_not_here_is_said() {
     let mac = Mac::new();
-    insta::assert_snapshot!(mac.run("old_mac", &[]).1, @"");
+    insta::assert_snapshot!(mac.run("old_mac", &[]).1, @"error: Apple's runtime cannot be told which unit to prefer here; that takes a Mac with macOS 27 or later");
     fs_err::remove_file(mac.at("python")).unwrap();
-    insta::assert_snapshot!(mac.run("good", &[]).1, @"");
+    insta::assert_snapshot!(mac.run("good", &[]).1, @"error: Apple's runtime is not here: run `eg2-convert tools install`, or set EG2_COREAI_PYTHON to a Python that has it");
     fs_err::remove_file(mac.at("bin/coreai-build")).unwrap();
     let (code, told) = mac.run("good", &[]);
     assert!(code == 5 && told.contains("coreai-build is not installed"), "{told}");

@@ -34,7 +34,11 @@ fn the_schemas_that_are_kept() {
     let (code, printed, _) = run(Path::new("."), &["schema", "release_record"]);
     assert_eq!(code, 0);
     kept("release.schema.json", &printed);
-    for (name, file) in [("record", "record"), ("recipe", "recipe"), ("release_record", "release")] {
+    let (_, printed, _) = run(Path::new("."), &["schema", "device_record"]);
+    kept("device.schema.json", &printed);
+    for (name, file) in
+        [("record", "record"), ("recipe", "recipe"), ("release_record", "release"), ("device_record", "device")]
+    {
         assert_eq!(CATALOGUE["schemas"][name], json(&root(&format!("provenance/{file}.schema.json"))), "{name}");
     }
 }

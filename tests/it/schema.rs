@@ -5,6 +5,7 @@ use crate::clip::write_inputs;
 use crate::compile::{self, CALL, pids};
 use crate::compiled_tree::Tree;
 use crate::gate::Golden;
+use crate::kit;
 use crate::python::coreai_python;
 use crate::regions::hybrid;
 use crate::release::encoder_recipe;
@@ -230,6 +231,7 @@ fn calls() -> Calls {
     calls.released();
     calls.compiled();
     calls.installed();
+    calls.tried();
     calls
 }
 
@@ -273,6 +275,15 @@ impl Calls {
             let name = if ending == "aimodelc" { "encoder.h16c" } else { "encoder" };
             let record = place.at(&format!("build/{name}.{ending}.record.json"));
             holds("record", &fs_err::read(record).unwrap());
+        }
+    }
+
+    fn tried(&mut self) {
+        for (mode, code) in [("good", 0), ("same", 4), ("old_mac", 5)] {
+            let mac = kit::Mac::new();
+            let output = mac.command(mode, &["--json"]).output().unwrap();
+            assert_eq!(output.status.code(), Some(code), "{mode}");
+            self.keep("kit", code, &output.stdout);
         }
     }
 

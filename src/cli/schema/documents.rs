@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const SCHEMAS: &[(&str, &str)] = &[
     ("compile", include_str!("compile.json")),
     ("completions", include_str!("completions.json")),
+    ("device_record", include_str!("device_record.json")),
     ("diff", include_str!("diff.json")),
     ("doctor", include_str!("doctor.json")),
     ("encoder", include_str!("encoder.json")),
@@ -18,6 +19,7 @@ const SCHEMAS: &[(&str, &str)] = &[
     ("features", include_str!("features.json")),
     ("gate", include_str!("gate.json")),
     ("inspect", include_str!("inspect.json")),
+    ("kit", include_str!("kit.json")),
     ("reader", include_str!("reader.json")),
     ("recipe", include_str!("../../../provenance/recipe.schema.json")),
     ("record", include_str!("../../../provenance/record.schema.json")),

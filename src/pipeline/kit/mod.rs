@@ -105,9 +105,10 @@ pub fn run_kit(
 /// The plan of a kit that is as it was made.
 fn checked(folder: &Path) -> Result<KitPlan, KitError> {
     let read = |file: &'static str| {
-        files::read(&folder.join(file), files::TEXT_MAX).map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => KitError::NoKit { path: folder.into(), file },
-            _ => KitError::Io { path: folder.join(file), source },
+        files::read(&folder.join(file), files::TEXT_MAX).map_err(|source| {
+            let absent = source.kind() == io::ErrorKind::NotFound;
+            let path = folder.into();
+            if absent { KitError::NoKit { path, file } } else { KitError::Io { path: folder.join(file), source } }
         })
     };
     let (list, plan) = (read(SUMS_FILE)?, read(KIT_FILE)?);

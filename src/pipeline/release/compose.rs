@@ -52,19 +52,13 @@ impl Stages<'_> {
         let gates = self.gates(&parts, folder)?;
         let mut record = self.record(parts, gates, folder)?;
         carry_over(&mut record, &destination);
-        write(folder, README_FILE, readme(&record).as_bytes())?;
         let outcome = self.timed("publish", None, || {
-            write(folder, RELEASE_FILE, &record.to_bytes()?)?;
-            write(folder, STATEMENT_FILE, &record.statement()?)?;
             // The bundles' files were hashed when they were taken from where they lay.
             let hashed = record.artefacts.iter().flat_map(|bundle| {
                 let folder = folder.join(&bundle.name);
                 bundle.files.iter().map(move |file| (folder.join(&file.path), (file.sha256, file.size)))
             });
-            let hashed: BTreeMap<PathBuf, (Digest, u64)> = hashed.collect();
-            let sums = sums(&Tree::with(folder, &hashed)?.files);
-            write(folder, SUMS_FILE, sums.as_bytes())?;
-            let tree = Tree::with(folder, &hashed)?;
+            let tree = seal(folder, &record, &hashed.collect())?;
             let replace = if force { Replace::Force } else { Replace::Never };
             let outcome = commit(vec![(stage, &tree)], replace)?;
             let unchanged = outcome.first() == Some(&Published::Unchanged);
@@ -313,7 +307,24 @@ fn carry_over(record: &mut ReleaseRecord, destination: &Path) {
     }
 }
 
-fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), StageError> {
+/// Digests and sizes of files that need not be read again, by their full paths.
+pub type Known = BTreeMap<PathBuf, (Digest, u64)>;
+
+/// Puts the texts that are made of a record into its folder, and the digests of all that is there. Gives the files.
+pub fn seal(folder: &Path, record: &ReleaseRecord, known: &Known) -> Result<Tree, StageError> {
+    write(folder, RELEASE_FILE, &record.to_bytes()?)?;
+    write(folder, STATEMENT_FILE, &record.statement()?)?;
+    write(folder, README_FILE, readme(record).as_bytes())?;
+    listed(folder, known)
+}
+
+/// Puts the digests of all files of a folder into it. Gives the files.
+pub fn listed(folder: &Path, known: &Known) -> Result<Tree, StageError> {
+    write(folder, SUMS_FILE, sums(&Tree::with(folder, known)?.files).as_bytes())?;
+    Ok(Tree::with(folder, known)?)
+}
+
+pub fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), StageError> {
     let io = |source| StageError::Io { path: PathBuf::from(name), source };
     std::fs::write(folder.join(name), bytes).map_err(io)
 }

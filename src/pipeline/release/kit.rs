@@ -1,9 +1,10 @@
 //! A release packed for a Mac: the release itself, what to try and on what, and the command that does it.
 
 use super::cache::{CacheError, Workroom, link};
+use super::compose::{Known, listed, seal, write};
 use super::error::StageError;
 use super::stages::Stages;
-use crate::bundle::{Format, Outcome as Published, Replace, Stage, Tree, commit};
+use crate::bundle::{FileDigest, Format, Outcome as Published, Replace, Stage, Tree, commit};
 use crate::checkpoint::{Checkpoint, Named, Synthetic, write_safetensors};
 use crate::digest::Digest;
 use crate::eval::{HostTensor, Options, Values, fit};
@@ -15,8 +16,9 @@ use crate::pipeline::kit::plan::{
 use crate::pipeline::run::{Artefact, Callable, Functions, read_tensor};
 use crate::pipeline::{RunError, Runtime};
 use crate::provenance::Tool;
-use crate::provenance::release::{Program, RELEASE_FILE, ReleaseRecord, Released, SUMS_FILE};
-use crate::provenance::texts::{README_FILE, sums};
+use crate::provenance::device::before;
+use crate::provenance::release::{Program, ReleaseRecord, Released};
+use crate::provenance::texts::README_FILE;
 use crate::recipe::Compile;
 use crate::tensor::{DType, Fact, WeightSource};
 use crate::toolchain::COREAI_CORE;
@@ -67,22 +69,23 @@ impl Stages<'_> {
             subjects.extend(self.subjects(bundle, record, &functions));
         }
         let outcome = self.timed("kit", None, || {
-            let released = Tree::of(&from)?;
-            link(&from, &released, &folder.join(RELEASE_FOLDER))?;
-            let sha256 = released.files.iter().find(|file| file.path == RELEASE_FILE).map(|file| file.sha256);
+            // As it was before anything was merged, so that what devices find does not make another kit of it.
+            let base = before(record)?;
+            let release = folder.join(RELEASE_FOLDER);
+            let mut known = packed(&base, &from, &release)?;
+            let sealed = seal(&release, &base, &known)?;
+            known.extend(sealed.files.into_iter().map(|file| (release.join(file.path), (file.sha256, file.size))));
             let this = Tool::this();
             let plan = KitPlan {
                 kit_version: KIT_VERSION,
                 release: record.name.clone(),
-                release_sha256: sha256.unwrap_or_else(|| Digest::of(b"")),
+                release_sha256: Digest::of(&base.to_bytes()?),
                 tool: Program { name: this.name.into(), version: this.version.into() },
                 protocol: PROTOCOL,
                 subjects,
             };
             texts(&plan, folder)?;
-            let tree = Tree::of(folder)?;
-            write(folder, SUMS_FILE, sums(&tree.files).as_bytes())?;
-            let tree = Tree::of(folder)?;
+            let tree = listed(folder, &known)?;
             let replace = if force { Replace::Force } else { Replace::Never };
             let outcome = commit(vec![(stage, &tree)], replace)?;
             let unchanged = outcome.first() == Some(&Published::Unchanged);
@@ -154,6 +157,19 @@ impl Stages<'_> {
 /// The folder of a release's kit.
 pub fn kit_name(release: &str) -> String {
     format!("{release}.kit")
+}
+
+/// Puts all of a release into `to` but the texts that are made of its record. Gives what it put there, which publishing
+/// has hashed just now.
+fn packed(record: &ReleaseRecord, from: &Path, to: &Path) -> Result<Known, StageError> {
+    let of_bundles = record.artefacts.iter().flat_map(|bundle| {
+        let path = |file: &FileDigest| format!("{}/{}", bundle.name, file.path);
+        bundle.files.iter().map(move |file| FileDigest { path: path(file), ..file.clone() })
+    });
+    let others = record.files.iter().filter(|file| file.path != README_FILE).cloned();
+    let tree = Tree { files: of_bundles.chain(others).collect() };
+    link(from, &tree, to)?;
+    Ok(tree.files.into_iter().map(|file| (to.join(file.path), (file.sha256, file.size))).collect())
 }
 
 /// The bundle that the release itself has for that architecture.
@@ -289,9 +305,4 @@ fn readme(plan: &KitPlan) -> String {
         ));
     }
     text
-}
-
-fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), StageError> {
-    let io = |source| StageError::Io { path: PathBuf::from(name), source };
-    std::fs::write(folder.join(name), bytes).map_err(io)
 }
