@@ -135,7 +135,7 @@ fn the_schema_takes_the_recipes_that_the_program_takes() {
         ("regions = 1", ""),
         ("regions = 1", "regions = { h16c = 2 }"),
         ("\"ba7816bf", "\"BA7816BF"),
-        ("cosine_mean = 0.9999", "cosine_mean = 1\nwer_points = 0.5"),
+        ("cosine_mean = 0.9999", "cosine_mean = 1, wer_points = 0.5"),
         ("goldens", "formats = [\"aimodel\"]\nrepeats = 1000\naudio = [\"a.wav\"]\nreader = \"r.mlpackage\"\ngoldens"),
         ("revision", "license = \"MIT\"\nlicense_file = \"LICENSE\"\nsynthetic = true\nrevision"),
         ("revision", "license = \"Apache-2.0\"\ncheckpoint = \"a\"\nconfig = \"b\"\nrevision"),
@@ -194,7 +194,8 @@ fn the_schema_takes_the_recipes_that_the_program_takes() {
     ] {
         assert!(!taken(ENCODER, old, new), "{new}");
     }
-    for (old, new) in [("", ""), ("words = 100", ""), ("seed = 3\nwords = 100", ""), ("tokens", "release_name = \"v2\"\ntokens")]
+    for (old, new) in
+        [("", ""), ("words = 100", ""), ("seed = 3\nwords = 100", ""), ("tokens", "release_name = \"v2\"\ntokens")]
     {
         assert!(taken(READER, old, new), "{new}");
     }
@@ -275,8 +276,12 @@ const CHANGES: [(&str, fn(&Path)); 12] = [
     ("form", |release| edit(release, "release.json", |text| text.replacen("{\n", "{\n\n", 1))),
     ("record", |release| fs_err::write(release.join("release.json"), "{").unwrap()),
     ("recipe", |release| fs_err::write(release.join("recipe.toml"), "version = 9").unwrap()),
-    ("field", |release| edit(release, "release.json", |text| text.replace("\"synthetic\": true", "\"synthetic\": false"))),
-    ("check", |release| edit(release, "release.json", |text| text.replace("\"outcome\": \"pass\"", "\"outcome\": \"fail\""))),
+    ("field", |release| {
+        edit(release, "release.json", |text| text.replace("\"synthetic\": true", "\"synthetic\": false"))
+    }),
+    ("check", |release| {
+        edit(release, "release.json", |text| text.replace("\"outcome\": \"pass\"", "\"outcome\": \"fail\""))
+    }),
     ("bundle", |release| {
         fs_err::write(release.join("eg2_encoder_fp32_T200.mlpackage/Manifest.json"), "{}").unwrap();
     }),
@@ -305,8 +310,12 @@ fn faults_of_every_kind_are_as_the_schema_says() {
         // Held against the schema by `run`.
         let (code, out, _) = run(dir.path(), &["verify", kind, "--json"]);
         let told: Value = serde_json::from_str(&out).unwrap();
-        let kinds: Vec<&str> =
-            told["releases"][0]["faults"].as_array().unwrap().iter().map(|fault| fault["kind"].as_str().unwrap()).collect();
+        let kinds: Vec<&str> = told["releases"][0]["faults"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|fault| fault["kind"].as_str().unwrap())
+            .collect();
         assert!(code == 4 && kinds.contains(&kind), "{kind}: {kinds:?}");
         found.extend(kinds.into_iter().map(str::to_string));
     }

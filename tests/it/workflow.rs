@@ -65,7 +65,8 @@ fn every_call_of_the_workflow_is_one() {
     assert_eq!(called, ["compile", "doctor", "regions", "release", "tools", "verify"].into());
     // No call is anywhere else in the file but in its comments.
     let text = workflow();
-    let mentions = text.lines().filter(|line| !line.trim_start().starts_with('#')).map(|l| l.matches("eg2-convert ").count());
+    let mentions =
+        text.lines().filter(|line| !line.trim_start().starts_with('#')).map(|l| l.matches("eg2-convert ").count());
     assert_eq!(mentions.sum::<usize>(), calls.len());
 }
 
