@@ -13,6 +13,7 @@ mod failure;
 mod features;
 mod gate;
 mod inspect;
+mod kit;
 mod progress;
 mod reader;
 mod regions;
@@ -68,6 +69,7 @@ enum Command {
     Features(features::Opts),
     Gate(gate::Opts),
     Inspect(inspect::Opts),
+    Kit(kit::Opts),
     Reader(reader::Opts),
     Regions(regions::Opts),
     Release(release::Opts),
@@ -128,6 +130,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
         Command::Features(opts) => features::run(opts, &cli.common),
         Command::Gate(opts) => gate::run(opts, &cli.common),
         Command::Inspect(opts) => inspect::run(opts),
+        Command::Kit(opts) => kit::run(opts, &cli.common),
         Command::Reader(opts) => reader::run(opts, &cli.common),
         Command::Regions(opts) => regions::run(opts),
         Command::Release(opts) => release::run(opts, &cli.common),

@@ -3,7 +3,7 @@
 use super::failure::{Exit, Failure};
 use super::progress::Bar;
 use super::table::Table;
-use super::{Checks, Common, Report, compile, converted, gate, strip};
+use super::{Checks, Common, Report, compile, converted, gate, run, strip};
 use crate::checkpoint::LocateEnv;
 use crate::pipeline::{Release, ReleaseError, ReleaseOptions, ReleaseSourceError, Shard, StageError, release};
 use crate::provenance::release::{Outcome, Released};
@@ -48,6 +48,9 @@ pub struct Opts {
     /// The reader_config.json of readers, where a recipe names none
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Pack each release for a Mac too, into NAME.kit beside it; see `kit run`
+    #[arg(long)]
+    kit: bool,
     /// Replace other releases of the same names
     #[arg(long)]
     force: bool,
@@ -73,6 +76,7 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
         jobs: opts.jobs.into(),
         allow_unpinned: opts.allow_unpinned,
         force: opts.force,
+        kit: opts.kit,
         checkpoint: opts.checkpoint,
         reader_config: opts.config,
         surroundings: LocateEnv::from_process(),
@@ -119,6 +123,7 @@ fn failure(error: &ReleaseError) -> Failure {
                 | StageError::Paths { .. }
                 | StageError::Gate(_)
                 | StageError::Clips(_)
+                | StageError::Inputs(_)
                 | StageError::Cache(_)
                 | StageError::Tree(_)
                 | StageError::Publish(_)
@@ -156,6 +161,7 @@ fn exit_of_stage(error: &StageError) -> Exit {
         StageError::Strip(error) => strip::failure(error).exit,
         StageError::Compile(error) => compile::failure(error).exit,
         StageError::Gate(error) => gate::failure(error).exit,
+        StageError::Inputs(error) => run::exit_of(error),
         StageError::Paths { .. } | StageError::Failed { .. } => Exit::CheckFailed,
         StageError::Cache(_) | StageError::Tree(_) | StageError::Publish(_) | StageError::Io { .. } => Exit::Usage,
         StageError::Json(_) => Exit::Bug,
@@ -175,7 +181,7 @@ fn report(made: &[Release], seconds: f64) -> Report {
 }
 
 fn rows(release: &Release, table: &mut Table) {
-    let Release { path, outcome, no_work, stages, record, .. } = release;
+    let Release { path, outcome, no_work, kit, stages, record, .. } = release;
     let outcome = if *no_work { format!("{outcome}: no work was needed") } else { outcome.to_string() };
     table.row("release", path.display()).row("outcome", outcome);
     if record.synthetic {
@@ -186,6 +192,12 @@ fn rows(release: &Release, table: &mut Table) {
     }
     for bundle in &record.artefacts {
         bundle_rows(bundle, table);
+    }
+    if let Some(kit) = kit {
+        match (&kit.path, kit.reason) {
+            (Some(path), _) => table.row("kit", format!("{}, {}", path.display(), kit.outcome)),
+            (None, reason) => table.row("kit", format!("not made ({})", reason.unwrap_or(""))),
+        };
     }
     for stage in stages {
         let of = stage.artefact.as_deref().map(|name| format!(" {name}")).unwrap_or_default();

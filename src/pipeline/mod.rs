@@ -9,6 +9,7 @@ mod encoder;
 mod features;
 mod gate;
 mod inspect;
+mod kit;
 mod model;
 mod origin;
 mod package;
@@ -31,18 +32,20 @@ pub use gate::{
 pub use inspect::{
     AiModelView, BlockerView, CompiledView, FunctionView, InspectError, Inspection, PackageView, WeightView, inspect,
 };
+pub use kit::{Differences, KitError, KitOptions, KitRan, PlanFault, RunnerError, run_kit};
 pub use model::{Half, UnknownModel};
 pub use origin::Origin;
 pub use package::{Converted, Destination, FunctionReport, GraphFigures, PipelineError, Writer};
 pub use reader::{ReaderOptions, ReaderOrigin, reader};
 pub use regions::{Host, Regions, RegionsError, regions};
 pub use release::{
-    Release, ReleaseError, ReleaseOptions, Shard, SourceError as ReleaseSourceError, StageError, StageReport, release,
+    KitReport, Release, ReleaseError, ReleaseOptions, Shard, SourceError as ReleaseSourceError, StageError,
+    StageReport, release,
 };
 pub use run::{Ran, RunError, RunOptions, Runtime, run};
 pub use strip::{Look, StripError, StripOptions, Stripped, strip};
 pub use transcribe::{Identity, Part, SpokenWord, TranscribeError, TranscribeOptions, Transcript, transcribe};
-pub use verify::{Fault, Verification, Verified, VerifyError, verify};
+pub use verify::{Fault, MergeFailure, Merged, Verification, Verified, VerifyError, merge_into, verify};
 
 /// Told how far a job is, and asked whether it is still wanted; the command line draws it.
 pub trait Progress: Sync {

@@ -3,6 +3,7 @@
 //! Level 7: composes the reports of the stages below, none of which knows it exists. A record holds no clock, no
 //! machine path and no random id, so that the same input and options give the same record.
 
+pub mod device;
 mod intoto;
 pub mod release;
 mod stored;
@@ -111,7 +112,8 @@ pub struct NotRun {
     pub reason: &'static str,
 }
 
-const NEEDS_A_DEVICE: &str = "needs Apple hardware";
+/// Why checks of a device are not run where a bundle is made.
+pub const NEEDS_A_DEVICE: &str = "needs Apple hardware";
 
 /// Checks that need Apple hardware: fields of their own, because no other check stands in for them.
 pub fn needs_a_device() -> Vec<NotRun> {

@@ -4,6 +4,7 @@
 //! It is read back as strictly as it was written, because [`verify`](crate::pipeline::verify) holds every part of it
 //! against the others.
 
+use super::device::DeviceRecord;
 use super::intoto;
 use crate::bundle::{FileDigest, Format};
 use crate::digest::Digest;
@@ -53,7 +54,7 @@ pub struct ReleaseRecord {
     /// All that was not run, of every bundle. Never to be read as a pass.
     pub not_run: Vec<Left>,
     /// What machines with the hardware found since.
-    pub devices: Vec<Value>,
+    pub devices: Vec<DeviceRecord>,
 }
 
 /// A program and its version.
@@ -395,7 +396,7 @@ impl ReleaseRecord {
     }
 }
 
-fn lines(value: &Value) -> Result<Vec<u8>, serde_json::Error> {
+pub(super) fn lines(value: &Value) -> Result<Vec<u8>, serde_json::Error> {
     let mut bytes = serde_json::to_vec_pretty(value)?;
     bytes.push(b'\n');
     Ok(bytes)

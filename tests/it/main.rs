@@ -21,6 +21,7 @@ mod gate;
 mod graphs;
 mod halves_gate;
 mod headroom;
+mod kit;
 mod layering;
 #[path = "../support/mil_sample.rs"]
 mod mil_sample;

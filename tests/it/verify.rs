@@ -3,6 +3,9 @@
 use crate::cli::{command, run};
 use crate::python::coreai_python;
 use crate::release::{compiled_recipe, compiler, contents, recipe, released};
+use eg2_convert::digest::Digest;
+use eg2_convert::provenance::release::ReleaseRecord;
+use eg2_convert::provenance::texts::{notice, readme};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -30,7 +33,7 @@ fn changed(release: &Path, change: impl FnOnce(&Path)) -> (i32, String) {
 /// Writes SHA256SUMS anew, as one would who hides a change.
 fn sums(release: &Path) {
     let lines = contents(release).into_iter().filter(|(path, _)| path != "SHA256SUMS");
-    let line = |(path, bytes): (String, Vec<u8>)| format!("{}  {path}\n", eg2_convert::digest::Digest::of(&bytes));
+    let line = |(path, bytes): (String, Vec<u8>)| format!("{}  {path}\n", Digest::of(&bytes));
     let mut lines: Vec<(String, String)> = lines.map(|file| (file.0.clone(), line(file))).collect();
     lines.sort();
     let text: String = lines.into_iter().map(|(_, line)| line).collect();
@@ -86,89 +89,126 @@ fn files_added_removed_and_renamed() {
     assert!(code == 4 && told.contains("link is neither file nor folder"), "{told}");
 }
 
-/// Faults that are told of a record edited by `edit`, with everything else made to fit as far as one can.
+/// Faults that are told of a record edited by `edit`, with all that is made of the record made again.
 fn edited(release: &Path, edit: impl FnOnce(&mut Value)) -> String {
     let (code, told) = changed(release, |copy| {
         let path = copy.join("release.json");
         let mut record: Value = serde_json::from_slice(&fs_err::read(&path).unwrap()).unwrap();
         edit(&mut record);
-        let mut bytes = serde_json::to_vec_pretty(&record).unwrap();
-        bytes.push(b'\n');
-        fs_err::write(path, bytes).unwrap();
+        match serde_json::from_value::<ReleaseRecord>(record.clone()) {
+            Ok(mut record) => {
+                for (name, text) in [("NOTICE", notice(&record)), ("README.md", readme(&record))] {
+                    let file = record.files.iter_mut().find(|file| file.path == name).unwrap();
+                    (file.sha256, file.size) = (Digest::of(text.as_bytes()), text.len() as u64);
+                    fs_err::write(copy.join(name), text).unwrap();
+                }
+                fs_err::write(&path, record.to_bytes().unwrap()).unwrap();
+                fs_err::write(copy.join("release.intoto.json"), record.statement().unwrap()).unwrap();
+            }
+            Err(_) => fs_err::write(&path, serde_json::to_vec_pretty(&record).unwrap()).unwrap(),
+        }
         sums(copy);
     });
     assert_eq!(code, 4, "{told}");
     told
 }
 
+/// A check of the only bundle's gate.
+fn check<'r>(record: &'r mut Value, name: &str) -> &'r mut Value {
+    let checks = record["artefacts"][0]["gate"]["judged"]["checks"].as_array_mut().unwrap();
+    checks.iter_mut().find(|check| check["name"] == name).unwrap()
+}
+
 #[test]
 fn a_record_or_a_result_edited() {
     let dir = tempfile::tempdir().unwrap();
     let release = released(dir.path());
-    let cosine = |record: &mut Value| record["artefacts"][0]["gate"]["judged"]["checks"][1].take();
-    assert_eq!(
-        cosine(&mut serde_json::from_slice(&fs_err::read(release.join("release.json")).unwrap()).unwrap())["name"],
-        "cosine"
-    );
-    let edits: [(&str, fn(&mut Value), &str); 15] = [
+    let zeros = || json!("0".repeat(64));
+    type Edit = (&'static str, Box<dyn FnOnce(&mut Value)>, &'static str);
+    let edits: Vec<Edit> = vec![
         (
             "a number below its limit",
-            |r| r["artefacts"][0]["gate"]["judged"]["checks"][1]["measures"][0]["number"] = json!(0.5),
+            Box::new(|r| check(r, "cosine")["measures"][0]["number"] = json!(0.5)),
             "gate.cosine is said to have passed, but its numbers say failed",
         ),
         (
-            "a number at its limit",
-            |r| r["artefacts"][0]["gate"]["judged"]["checks"][1]["measures"][0]["number"] = json!(1.0),
-            "release.intoto.json is not what the record makes of it",
+            "a number that was none",
+            Box::new(|r| check(r, "cosine")["measures"][0]["number"] = Value::Null),
+            "gate.cosine is said to have passed, but its numbers say failed",
         ),
         (
             "a limit",
-            |r| r["artefacts"][0]["gate"]["judged"]["checks"][1]["measures"][0]["limit"] = json!(0.1),
-            "gate.cosine.least_mean.limit is 0.1",
+            Box::new(|r| check(r, "cosine")["measures"][0]["limit"] = json!(0.1)),
+            "gate.cosine.least_mean.limit is 0.1, but 0.999 follows",
         ),
         (
-            "every limit",
-            |r| r["artefacts"][0]["gate"]["judged"]["limits"]["cosine_mean"] = json!(0.1),
+            "a count of faults that may be",
+            Box::new(|r| check(r, "finite")["measures"][0]["limit"] = json!(9.0)),
+            "gate.finite.not_finite.limit is 9.0, but 0.0 follows",
+        ),
+        (
+            "the limits",
+            Box::new(|r| r["artefacts"][0]["gate"]["judged"]["limits"]["cosine_mean"] = json!(0.1)),
             "gate.judged.limits",
         ),
         (
             "a check removed",
-            |r| drop(r["artefacts"][0]["gate"]["judged"]["checks"].as_array_mut().unwrap().remove(1)),
+            Box::new(|r| {
+                let checks = r["artefacts"][0]["gate"]["judged"]["checks"].as_array_mut().unwrap();
+                checks.retain(|check| check["name"] != "cosine");
+            }),
             "cosine is said to have passed, but its numbers say not run",
         ),
-        ("an outcome", |r| r["artefacts"][0]["gate"]["outcome"] = json!("fail"), "gate is said to have failed"),
         (
-            "a check's outcome",
-            |r| r["artefacts"][0]["gate"]["judged"]["checks"][5]["outcome"] = json!("pass"),
-            "is not what the record makes",
+            "an outcome",
+            Box::new(|r| r["artefacts"][0]["gate"]["outcome"] = json!("not_run")),
+            "gate is said to have not run, but its numbers say passed",
+        ),
+        (
+            "a check that was not run",
+            Box::new(|r| check(r, "wer")["outcome"] = json!("pass")),
+            "gate.wer is said to have passed, but its numbers say not run",
         ),
         (
             "what was judged",
-            |r| r["artefacts"][0]["gate"]["judged"]["digest_root"] = json!("0".repeat(64)),
+            Box::new(move |r| r["artefacts"][0]["gate"]["judged"]["digest_root"] = zeros()),
             "gate.judged.digest_root",
         ),
-        ("the digest root", |r| r["artefacts"][0]["digest_root"] = json!("0".repeat(64)), "digest_root"),
+        ("the digest root", Box::new(move |r| r["artefacts"][0]["digest_root"] = zeros()), "digest_root is \"000"),
+        ("the size", Box::new(|r| r["artefacts"][0]["bytes"] = json!(1)), "bytes is 1"),
+        ("what was stripped", Box::new(move |r| r["artefacts"][0]["strip"]["after"] = zeros()), "strip.after is"),
         (
             "a device",
-            |r| r["artefacts"][0]["loads_on_device"] = json!({ "outcome": "pass", "reason": null }),
-            "not_run is",
+            Box::new(|r| {
+                r["artefacts"][0]["loads_on_device"] = json!({ "outcome": "pass", "reason": null });
+                r["not_run"].as_array_mut().unwrap().retain(|left| left["name"] != "loads_on_device");
+            }),
+            "loads_on_device is said to have passed",
         ),
-        ("what was not run", |r| r["not_run"] = json!([]), "not_run is []"),
-        ("synthetic", |r| r["synthetic"] = json!(false), "synthetic is false, but true follows"),
+        ("what was not run", Box::new(|r| r["not_run"] = json!([])), "not_run is []"),
+        ("synthetic", Box::new(|r| r["synthetic"] = json!(false)), "synthetic is false, but true follows"),
         (
             "the source",
-            |r| r["source"]["files"][0]["sha256"] = json!("0".repeat(64)),
+            Box::new(move |r| r["source"]["files"][0]["sha256"] = zeros()),
             "model.safetensors: pinned is true, but false follows",
         ),
-        ("the repository", |r| r["source"]["repository"] = json!("google/embeddinggemma-2"), "source.repository"),
-        ("a field of none", |r| r["more"] = json!(1), "release.json is no record: unknown field `more`"),
+        (
+            "the repository",
+            Box::new(|r| r["source"]["repository"] = json!("google/embeddinggemma-2")),
+            "source.repository",
+        ),
+        ("a file of none", Box::new(|r| r["files"][0]["path"] = json!("gone")), "gone is missing"),
+        ("a field of none", Box::new(|r| r["more"] = json!(1)), "release.json is no record: unknown field `more`"),
+        (
+            "the version",
+            Box::new(|r| r["release_version"] = json!(2)),
+            "release.json is no record: release_version is 2, expected 1",
+        ),
     ];
     for (what, edit, part) in edits {
         let told = edited(&release, edit);
         assert!(told.contains(part), "{what}: {told}");
     }
-    let version = edited(&release, |record| record["release_version"] = json!(2));
-    assert!(version.contains("release.json is no record: release_version is 2, expected 1"), "{version}");
 }
 
 #[test]
@@ -207,9 +247,15 @@ fn what_is_no_release() {
     };
     fs_err::create_dir(dir.path().join("empty")).unwrap();
     fs_err::write(dir.path().join("file"), "").unwrap();
-    insta::assert_snapshot!(told("empty"), @"");
-    insta::assert_snapshot!(told("gone"), @"");
-    insta::assert_snapshot!(told("file"), @"");
+    insta::assert_snapshot!(told("empty"), @"error: empty is no release: it has neither release.json nor SHA256SUMS");
+    insta::assert_snapshot!(told("gone"), @"
+    error: gone could not be read
+      caused by: No such file or directory (os error 2)
+    ");
+    insta::assert_snapshot!(told("file"), @"
+    error: file could not be read
+      caused by: not a directory
+    ");
     fs_err::write(dir.path().join("empty/release.json"), "{").unwrap();
     let (code, out, _) = run(dir.path(), &["verify", "empty"]);
     assert_eq!(code, 4);

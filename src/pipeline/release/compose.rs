@@ -8,19 +8,18 @@ use super::stages::{Bundle, Stages, Stripped};
 use crate::bundle::compiled::CompiledBundle;
 use crate::bundle::{AiModel, Format, Outcome as Published, Replace, Stage, Tree, commit};
 use crate::digest::Digest;
-use crate::provenance::Tool;
+use crate::provenance::device::merge;
 use crate::provenance::release::{
     CommandLine, Gate, Outcome, Parent, Program, RECIPE_FILE, RELEASE_FILE, RELEASE_VERSION, RegionCount, Regions,
     ReleaseRecord, Released, STATEMENT_FILE, SUMS_FILE, Status, Strip,
 };
 use crate::provenance::texts::{APACHE, LICENSE_FILE, NOTICE_FILE, README_FILE, notice, readme, sums};
+use crate::provenance::{NEEDS_A_DEVICE, Tool};
 use crate::recipe::Model;
 use crate::toolchain::Tool as External;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-
-const NEEDS_A_DEVICE: &str = "needs Apple hardware";
 
 /// A bundle on its way into the release.
 struct Part {
@@ -51,7 +50,9 @@ impl Stages<'_> {
             link(&part.bundle.path, &part.bundle.tree, &folder.join(&part.bundle.name))?;
         }
         let gates = self.gates(&parts, folder)?;
-        let record = self.record(parts, gates, folder)?;
+        let mut record = self.record(parts, gates, folder)?;
+        carry_over(&mut record, &destination);
+        write(folder, README_FILE, readme(&record).as_bytes())?;
         let outcome = self.timed("publish", None, || {
             write(folder, RELEASE_FILE, &record.to_bytes()?)?;
             write(folder, STATEMENT_FILE, &record.statement()?)?;
@@ -297,6 +298,18 @@ fn released(part: Part, gate: Gate) -> Released {
         loads_on_device: Status::not_run(NEEDS_A_DEVICE),
         placed_on_ane: Status::not_run(NEEDS_A_DEVICE),
         made,
+    }
+}
+
+/// Takes along what devices found of the release at `destination`, if it is this very one: to make it again is then no
+/// change. What belongs to another stays behind, with the release it was found of.
+fn carry_over(record: &mut ReleaseRecord, destination: &Path) {
+    let Ok(bytes) = crate::files::read(&destination.join(RELEASE_FILE), crate::files::TEXT_MAX) else { return };
+    let Ok(there) = serde_json::from_slice::<ReleaseRecord>(&bytes) else { return };
+    for device in there.devices {
+        if let Err(error) = merge(record, device) {
+            tracing::warn!("{}: a device record is not taken along: {error}", record.name);
+        }
     }
 }
 

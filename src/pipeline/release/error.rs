@@ -5,7 +5,7 @@ use crate::bundle::{PublishError, TreeError};
 use crate::checkpoint::NotFound;
 use crate::digest::Digest;
 use crate::pipeline::gate::clip_files::ClipFilesError;
-use crate::pipeline::{CompileError, GateFailure, PipelineError, StripError};
+use crate::pipeline::{CompileError, GateFailure, PipelineError, RunError, StripError};
 use crate::recipe::RecipeError;
 use std::io;
 use std::path::PathBuf;
@@ -58,6 +58,8 @@ pub enum StageError {
     Gate(#[from] GateFailure),
     #[error(transparent)]
     Clips(#[from] ClipFilesError),
+    #[error("inputs for the kit could not be made")]
+    Inputs(#[from] RunError),
     #[error("the gate failed: {}", failed.join("; "))]
     Failed { failed: Vec<String>, checks: serde_json::Value },
     #[error(transparent)]

@@ -8,10 +8,13 @@ mod cache;
 mod compose;
 mod error;
 mod judge;
+mod kit;
 mod source;
 mod stages;
 
+pub(super) use cache::{CacheError, link};
 pub use error::{ReleaseError, SourceError, StageError};
+pub use kit::KitReport;
 pub use stages::StageReport;
 
 use super::Progress;
@@ -55,6 +58,8 @@ pub struct ReleaseOptions {
     pub allow_unpinned: bool,
     /// Replace other releases of the same names.
     pub force: bool,
+    /// Pack each for a Mac too.
+    pub kit: bool,
     /// The checkpoint of encoders, where the recipe names none.
     pub checkpoint: Option<PathBuf>,
     /// The config of readers, where the recipe names none.
@@ -94,6 +99,8 @@ pub struct Release {
     pub outcome: &'static str,
     /// Whether every stage was taken from the cache and the folder was there.
     pub no_work: bool,
+    /// What became of its kit, where one was asked for.
+    pub kit: Option<KitReport>,
     /// What each stage took.
     pub stages: Vec<StageReport>,
     /// The record.
@@ -181,11 +188,13 @@ impl Shared<'_> {
             progress: self.progress,
             reports: &reports,
         };
-        let (record, outcome) = stages.release(&self.options.out, &self.room, self.options.force)?;
+        let ReleaseOptions { out, force, kit, .. } = self.options;
+        let (record, outcome) = stages.release(out, &self.room, *force)?;
+        let kit = if *kit { Some(stages.kit(&record, out, &self.room, *force)?) } else { None };
         let stages = reports.into_inner().unwrap_or_default();
         let no_work = stages.iter().all(|stage| stage.reused);
-        let path = self.options.out.join(&recipe.name);
-        Ok(Release { name: recipe.name.clone(), path, outcome, no_work, stages, record })
+        let path = out.join(&recipe.name);
+        Ok(Release { name: recipe.name.clone(), path, outcome, no_work, kit, stages, record })
     }
 }
 
@@ -195,7 +204,11 @@ fn chosen(options: &ReleaseOptions) -> Result<Vec<Recipe>, ReleaseError> {
     for path in files(&options.recipes)? {
         let recipe = Recipe::read(&path)?;
         // A folder's name has one case only on many file systems.
-        let same = |(other, _): &&(Recipe, PathBuf)| other.name.eq_ignore_ascii_case(&recipe.name);
+        let taken = |a: &str, b: &str| options.kit && a.eq_ignore_ascii_case(&kit::kit_name(b));
+        let same = |(other, _): &&(Recipe, PathBuf)| {
+            let (a, b) = (other.name.as_str(), recipe.name.as_str());
+            a.eq_ignore_ascii_case(b) || taken(a, b) || taken(b, a)
+        };
         if let Some((_, first)) = recipes.iter().find(same) {
             let (name, first) = (recipe.name.clone(), first.clone());
             return Err(ReleaseError::OneFolder { name, first, second: path });

@@ -28,7 +28,7 @@ const PATHS: usize = 20;
 /// What a stage took.
 #[derive(Clone, Debug, Serialize)]
 pub struct StageReport {
-    /// `source`, `author`, `strip`, `compile`, `gate` or `publish`.
+    /// `source`, `author`, `strip`, `compile`, `gate`, `publish` or `kit`.
     pub stage: &'static str,
     /// The bundle it was for, where it was for one.
     pub artefact: Option<String>,

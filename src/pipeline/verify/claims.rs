@@ -5,11 +5,12 @@ use crate::digest::Digest;
 use crate::files;
 use crate::gate::{ENCODER_CHECKS, Limits, READER_CHECKS};
 use crate::passes::Precision;
-use crate::provenance::Tool;
+use crate::provenance::device::{before, merge};
 use crate::provenance::release::{
-    Gate, GateCheck, Judged, Left, Outcome, RECIPE_FILE, ReleaseRecord, Released, STATEMENT_FILE,
+    Gate, GateCheck, Judged, Left, Outcome, RECIPE_FILE, ReleaseRecord, Released, STATEMENT_FILE, Status,
 };
 use crate::provenance::texts::{APACHE, LICENSE_FILE, NOTICE_FILE, README_FILE, notice, readme};
+use crate::provenance::{NEEDS_A_DEVICE, Tool};
 use crate::recipe::{LICENSE, Recipe};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -25,7 +26,34 @@ pub fn check(folder: &Path, record: &ReleaseRecord, faults: &mut Vec<Fault>, not
         held.identity();
         held.gate(recipe.as_ref());
     }
+    devices(record, faults);
     follows("not_run", &json!(record.not_run), &json!(record.left_out()), faults);
+}
+
+/// What is said of devices is what their records say, merged one after the other, and nothing else.
+fn devices(record: &ReleaseRecord, faults: &mut Vec<Fault>) {
+    let mut again = match before(record) {
+        Ok(base) => base,
+        Err(error) => return faults.push(Fault::Device { why: error.to_string() }),
+    };
+    for device in &record.devices {
+        if let Err(error) = merge(&mut again, device.clone()) {
+            return faults.push(Fault::Device { why: error.to_string() });
+        }
+    }
+    let nothing = Status::not_run(NEEDS_A_DEVICE);
+    for (bundle, again) in record.artefacts.iter().zip(&again.artefacts) {
+        // Where no device was asked, the record was taken as it is, and must say so.
+        let asked = !record.devices.is_empty();
+        for (field, found, merged) in [
+            ("loads_on_device", &bundle.loads_on_device, &again.loads_on_device),
+            ("placed_on_ane", &bundle.placed_on_ane, &again.placed_on_ane),
+        ] {
+            let expected = if asked { merged } else { &nothing };
+            follows(format!("{}: {field}", bundle.name), &json!(found), &json!(expected), faults);
+        }
+        follows(format!("{}: regions", bundle.name), &json!(bundle.regions), &json!(again.regions), faults);
+    }
 }
 
 /// A fault where `found` is not what follows.

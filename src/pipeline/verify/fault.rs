@@ -62,6 +62,10 @@ pub enum Fault {
         said: Outcome,
         follows: Outcome,
     },
+    /// A device record does not belong, or says what does not follow from its figures.
+    Device {
+        why: String,
+    },
     /// A bundle is not one of its format.
     Bundle {
         artefact: String,
@@ -92,6 +96,7 @@ impl fmt::Display for Fault {
                 let (said, follows) = (word(*said), word(*follows));
                 write!(f, "{RELEASE_FILE}: {artefact}: {check} is said to have {said}, but its numbers say {follows}")
             }
+            Fault::Device { why } => write!(f, "{RELEASE_FILE}: a device record cannot be there: {why}"),
             Fault::Bundle { artefact, why } => write!(f, "{artefact}: {why}"),
         }
     }

@@ -8,8 +8,10 @@ mod bundles;
 mod claims;
 mod fault;
 mod files;
+mod merge;
 
 pub use fault::Fault;
+pub use merge::{MergeFailure, Merged, merge_into};
 
 use crate::bundle::compiled::{Announcement, Identity, shared_hash};
 use crate::files as regular;

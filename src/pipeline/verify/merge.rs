@@ -1,0 +1,101 @@
+//! What a device found, taken into the release it was found of: a new folder in the place of the old one, with the bundles'
+//! files by their names and the record, its statement, its texts and the digests made anew.
+
+use super::{Verified, VerifyError, one};
+use crate::bundle::{Outcome, PublishError, Replace, Stage, Tree, TreeError, commit};
+use crate::files;
+use crate::pipeline::release::{CacheError, link};
+use crate::provenance::device::{DeviceError, DeviceRecord, MergeError, merge};
+use crate::provenance::release::{RELEASE_FILE, ReleaseRecord, STATEMENT_FILE, SUMS_FILE};
+use crate::provenance::texts::{README_FILE, readme, sums};
+use serde::Serialize;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A device record that was taken in.
+#[derive(Clone, Debug, Serialize)]
+pub struct Merged {
+    /// The file's name.
+    pub file: String,
+    /// The kind of machine.
+    pub machine: String,
+}
+
+/// Why nothing was taken into a release.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum MergeFailure {
+    #[error(transparent)]
+    Verify(#[from] VerifyError),
+    #[error("{} is not whole, so nothing is merged into it: {first}{}", path.display(), more(*faults))]
+    NotWhole { path: PathBuf, first: String, faults: usize },
+    #[error("device record {} could not be read", path.display())]
+    Io { path: PathBuf, source: io::Error },
+    #[error("device record {} cannot be used", path.display())]
+    Device { path: PathBuf, source: DeviceError },
+    #[error("device record {} does not belong in {}", path.display(), release.display())]
+    Merge { path: PathBuf, release: PathBuf, source: MergeError },
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error(transparent)]
+    Link(#[from] CacheError),
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    #[error("{file} could not be written")]
+    Write { file: &'static str, source: io::Error },
+    #[error("the record could not be written as JSON")]
+    Json(#[from] serde_json::Error),
+}
+
+fn more(faults: usize) -> String {
+    if faults > 1 { format!(", and {} faults more", faults - 1) } else { String::new() }
+}
+
+/// Takes the device records of `given` into the release at `release`: all of them, or none.
+///
+/// # Errors
+/// The release is not whole, a record does not belong in it, or it cannot be written; it is then as it was.
+pub fn merge_into(release: &Path, given: &[PathBuf]) -> Result<Vec<Merged>, MergeFailure> {
+    let Verified { faults, .. } = one(release)?;
+    if let Some(first) = faults.first() {
+        return Err(MergeFailure::NotWhole { path: release.into(), first: first.to_string(), faults: faults.len() });
+    }
+    let text = files::read(&release.join(RELEASE_FILE), files::TEXT_MAX);
+    let text = text.map_err(|source| MergeFailure::Io { path: release.join(RELEASE_FILE), source })?;
+    let mut record: ReleaseRecord = serde_json::from_slice(&text)?;
+    let mut merged = Vec::new();
+    for path in given {
+        let bytes = files::read(path, files::TEXT_MAX);
+        let bytes = bytes.map_err(|source| MergeFailure::Io { path: path.clone(), source })?;
+        let device = DeviceRecord::parse(&bytes);
+        let device = device.map_err(|source| MergeFailure::Device { path: path.clone(), source })?;
+        let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        merged.push(Merged { file, machine: device.machine.model.clone() });
+        let foreign = |source| MergeFailure::Merge { path: path.clone(), release: release.into(), source };
+        merge(&mut record, device).map_err(foreign)?;
+    }
+    replace(release, &record)?;
+    Ok(merged)
+}
+
+fn replace(release: &Path, record: &ReleaseRecord) -> Result<(), MergeFailure> {
+    // Its own name, where it was given as `.` or behind a link.
+    let release = release.canonicalize().map_err(|source| MergeFailure::Io { path: release.into(), source })?;
+    let made = [RELEASE_FILE, STATEMENT_FILE, README_FILE, SUMS_FILE];
+    let mut kept = Tree::of(&release)?;
+    kept.files.retain(|file| !made.contains(&file.path.as_str()));
+    let stage = Stage::new(&release, 0)?;
+    let folder = stage.path();
+    link(&release, &kept, folder)?;
+    let write = |file: &'static str, bytes: &[u8]| {
+        std::fs::write(folder.join(file), bytes).map_err(|source| MergeFailure::Write { file, source })
+    };
+    write(RELEASE_FILE, &record.to_bytes()?)?;
+    write(STATEMENT_FILE, &record.statement()?)?;
+    write(README_FILE, readme(record).as_bytes())?;
+    write(SUMS_FILE, sums(&Tree::of(folder)?.files).as_bytes())?;
+    let tree = Tree::of(folder)?;
+    match commit(vec![(stage, &tree)], Replace::Force)?.first() {
+        Some(Outcome::Published | Outcome::Unchanged) | None => Ok(()),
+    }
+}
