@@ -139,7 +139,7 @@ fn the_schema_takes_the_recipes_that_the_program_takes() {
         ("regions = 1", ""),
         ("regions = 1", "regions = { h16c = 2 }"),
         ("\"ba7816bf", "\"BA7816BF"),
-        ("cosine_mean = 0.9999", "cosine_mean = 1\nwer_points = 0.5"),
+        ("cosine_mean = 0.9999", "cosine_mean = 1, wer_points = 0.5"),
         ("goldens", "formats = [\"aimodel\"]\nrepeats = 1000\naudio = [\"a.wav\"]\nreader = \"r.mlpackage\"\ngoldens"),
         ("revision", "license = \"MIT\"\nlicense_file = \"LICENSE\"\nsynthetic = true\nrevision"),
         ("revision", "license = \"Apache-2.0\"\ncheckpoint = \"a\"\nconfig = \"b\"\nrevision"),
@@ -270,7 +270,7 @@ fn refused<const N: usize>(name: &str, good: &Value, edits: [(&str, Value); N]) 
 }
 
 /// Changes of a release, each of which gives a fault of another kind.
-const CHANGES: [(&str, fn(&Path)); 12] = [
+const CHANGES: [(&str, fn(&Path)); 13] = [
     ("changed", |release| fs_err::write(release.join("LICENSE"), "other").unwrap()),
     ("missing", |release| fs_err::remove_file(release.join("NOTICE")).unwrap()),
     ("extra", |release| fs_err::write(release.join("more"), "").unwrap()),
@@ -285,6 +285,15 @@ const CHANGES: [(&str, fn(&Path)); 12] = [
     }),
     ("check", |release| {
         edit(release, "release.json", |text| text.replace("\"outcome\": \"pass\"", "\"outcome\": \"fail\""))
+    }),
+    ("device", |release| {
+        let other = r#""devices": [{
+            "device_version": 1, "release": "other", "release_sha256": "DIGEST", "results": [], "programs": [],
+            "tool": { "name": "eg2-convert", "version": "0" }, "machine": { "model": "Mac16,5", "system": "26.0" },
+            "protocol": { "rounds": 2, "warmups": 1, "runs": 1 }
+        }]"#;
+        let other = other.replace("DIGEST", &"0".repeat(64));
+        edit(release, "release.json", |text| text.replace("\"devices\": []", &other));
     }),
     ("bundle", |release| {
         fs_err::write(release.join("eg2_encoder_fp32_T200.mlpackage/Manifest.json"), "{}").unwrap();

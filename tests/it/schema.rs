@@ -171,6 +171,8 @@ fn calls() -> Calls {
     Tree::empty(&folder, "a.mlmodelc");
     write_inputs(&folder.join("in"), 200, 198);
     Golden::of(198).write(&folder.join("clip.safetensors"));
+    let wrong = Golden { tokens: |tokens| tokens.iter_mut().for_each(|v| *v = -*v), ..Golden::of(198) };
+    wrong.write(&folder.join("wrong.safetensors"));
     let encoder = "encoder --bucket 200 --checkpoint @encoder_eg2";
     for (code, words) in [
         (0, "completions bash"),
@@ -212,7 +214,7 @@ fn calls() -> Calls {
         (0, "run out/eg2_encoder_fp32_T200.aimodel --inputs in --outputs tokens2"),
         (3, "run out/eg2_encoder_fp32_T200.mlpackage --inputs absent --outputs o"),
         (0, "gate out/eg2_encoder_fp32_T200.mlpackage --golden clip.safetensors"),
-        (4, "gate out/eg2_encoder_fp32_T200.mlpackage --golden clip.safetensors --cosine-min 1"),
+        (4, "gate out/eg2_encoder_fp32_T200.mlpackage --golden wrong.safetensors"),
         (0, "gate out/eg2_reader_v0_fp16_T40.mlpackage --golden @reader_plain/golden_T40.safetensors --repeats 1"),
         (3, "gate out/eg2_encoder_fp32_T200.mlpackage --golden absent"),
         (0, "features @spoken.wav -o features --bucket 1000"),
@@ -240,11 +242,13 @@ impl Calls {
         let folder = self.dir.path().to_path_buf();
         let recipe = encoder_recipe("\"mlpackage\"");
         fs_err::write(folder.join("tiny.toml"), &recipe).unwrap();
-        fs_err::write(folder.join("strict.toml"), recipe + "limits = { cosine_mean = 1 }\n").unwrap();
+        let clips = fixture("encoder_eg2/clips");
+        let wrong = recipe.replace(clips.to_str().unwrap(), "wrong.safetensors");
+        fs_err::write(folder.join("wrong.toml"), wrong).unwrap();
         for (code, words) in [
             (0, "release tiny.toml"),
             (0, "release tiny.toml"),
-            (4, "release strict.toml"),
+            (4, "release wrong.toml"),
             (4, "release tiny.toml --strict"),
             (3, "release absent.toml"),
             (2, "release tiny.toml --shard 3"),
