@@ -270,7 +270,9 @@ fn refused<const N: usize>(name: &str, good: &Value, edits: [(&str, Value); N]) 
 }
 
 /// Changes of a release, each of which gives a fault of another kind.
-const CHANGES: [(&str, fn(&Path)); 13] = [
+type Change = (&'static str, fn(&Path));
+
+const CHANGES: [Change; 13] = [
     ("changed", |release| fs_err::write(release.join("LICENSE"), "other").unwrap()),
     ("missing", |release| fs_err::remove_file(release.join("NOTICE")).unwrap()),
     ("extra", |release| fs_err::write(release.join("more"), "").unwrap()),

@@ -183,7 +183,7 @@ fn a_record_or_a_result_edited() {
                 r["artefacts"][0]["loads_on_device"] = json!({ "outcome": "pass", "reason": null });
                 r["not_run"].as_array_mut().unwrap().retain(|left| left["name"] != "loads_on_device");
             }),
-            "loads_on_device is said to have passed",
+            "loads_on_device is {\"outcome\":\"pass\"",
         ),
         ("what was not run", Box::new(|r| r["not_run"] = json!([])), "not_run is []"),
         ("synthetic", Box::new(|r| r["synthetic"] = json!(false)), "synthetic is false, but true follows"),
