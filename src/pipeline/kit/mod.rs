@@ -4,6 +4,10 @@
 //! process each time, so that a machine that grows warm slows both alike. The verdicts are those of
 //! [`judge`](crate::provenance::device::judge).
 //!
+//! Tried against stand-ins only. By reading alone: that Apple's Python runtime, which hands over to the system's framework on
+//! macOS 27, takes compiled bundles and a preferred unit as the framework's `AIModel` does; and all that
+//! `runner.py` asks the system for (thermal state, model, version).
+//!
 //! The runtime caches what it loaded by `main.hash`, and this program cannot clear that cache: a first load is a cold
 //! one only where the machine had not loaded the bundle before.
 
