@@ -109,6 +109,9 @@ impl Write for Replacement {
 /// # Errors
 /// Something in it cannot be removed.
 pub fn remove_folder(folder: &Path) -> io::Result<()> {
+    if folder.symlink_metadata()?.is_symlink() {
+        return std::fs::remove_file(folder);
+    }
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
@@ -181,6 +184,9 @@ mod tests {
         std::os::unix::fs::symlink(&kept, gone.join("a/link")).unwrap();
         remove_folder(&gone).unwrap();
         assert!(!gone.exists() && kept.join("f").exists());
+        std::os::unix::fs::symlink(&kept, &gone).unwrap();
+        remove_folder(&gone).unwrap();
+        assert!(!gone.exists() && kept.join("f").exists(), "nor where it is a link itself");
         assert!(remove_folder(&gone).is_err());
     }
 

@@ -8,7 +8,7 @@ use crate::bundle::{Tree, TreeError};
 use crate::digest::Digest;
 use crate::files::{self, FolderLock};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +32,8 @@ pub struct Workroom {
 pub enum CacheError {
     #[error("{} could not be read or written", path.display())]
     Io { path: PathBuf, source: io::Error },
+    #[error("{} is no entry of the cache that could be used or replaced; remove it", path.display())]
+    Taken { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Tree(#[from] TreeError),
     #[error("an entry could not be written as JSON")]
@@ -57,7 +59,19 @@ struct Stored {
     key: Value,
     root: Digest,
     told: Value,
+    /// Digest of the three, so that what was told is no more trusted than the files.
+    seal: Digest,
 }
+
+impl Stored {
+    fn new(key: Value, root: Digest, told: Value) -> Stored {
+        let seal = Digest::of(json!([key, root, told]).to_string().as_bytes());
+        Stored { key, root, told, seal }
+    }
+}
+
+/// How the name of a workroom begins, and the file that is in each.
+const ROOM: (&str, &str) = ("room-", ".eg2-convert-room");
 
 impl Workroom {
     /// A workroom in `folder`, which is made where it is missing; those that were left behind there are removed.
@@ -71,13 +85,12 @@ impl Workroom {
         // One at a time, so that a room is not taken for left behind between its making and its lock.
         let _one = FolderLock::of(&rooms);
         for room in std::fs::read_dir(&rooms).map_err(at(&rooms))? {
-            let room = room.map_err(at(&rooms))?.path();
-            if FolderLock::wait(&room, || true, || {}).is_some() {
-                let _ = files::remove_folder(&room);
-            }
+            left_behind(&room.map_err(at(&rooms))?);
         }
-        let folder = tempfile::Builder::new().prefix("").tempdir_in(&rooms).map_err(at(&rooms))?;
+        let folder = tempfile::Builder::new().prefix(ROOM.0).tempdir_in(&rooms).map_err(at(&rooms))?;
         let held = FolderLock::of(folder.path());
+        let mark = folder.path().join(ROOM.1);
+        std::fs::write(&mark, "").map_err(at(&mark))?;
         Ok(Workroom { folder, _held: held })
     }
 
@@ -92,6 +105,20 @@ impl Workroom {
     /// It cannot be made.
     pub fn room(&self) -> Result<tempfile::TempDir, CacheError> {
         tempfile::Builder::new().prefix("").tempdir_in(self.path()).map_err(at(self.path()))
+    }
+}
+
+/// Removes a workroom that nobody holds. What is none stays, whoever put it there.
+fn left_behind(entry: &std::fs::DirEntry) {
+    let room = entry.path();
+    let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(ROOM.0));
+    if !ours || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        return;
+    }
+    if FolderLock::wait(&room, || true, || {}).is_some() {
+        // One without the mark is removed if it is empty: its process ended before it put it there.
+        let marked = room.join(ROOM.1).symlink_metadata().is_ok_and(|mark| mark.is_file());
+        let _ = if marked { files::remove_folder(&room) } else { std::fs::remove_dir(&room) };
     }
 }
 
@@ -126,23 +153,46 @@ impl Cache {
         std::fs::create_dir(&content).map_err(at(&content))?;
         let told = make(&content)?;
         let tree = Tree::of(&content).map_err(CacheError::from)?;
-        let entry = Stored { key: key.clone(), root: tree.root(), told };
+        let entry = Stored::new(key.clone(), tree.root(), told);
         let text = serde_json::to_vec(&entry).map_err(CacheError::from)?;
         let file = room.path().join("entry.json");
         std::fs::write(&file, text).map_err(at(&file))?;
-        if path.exists() {
-            // Spoilt, or made by another process meanwhile.
-            if let Some(entry) = stored(&path, key) {
-                return Ok(entry);
+        match place(room.path(), &path, key)? {
+            Some(others) => Ok(others),
+            None => {
+                // What it held is elsewhere now.
+                let mut room = room;
+                room.disable_cleanup(true);
+                Ok(Entry { folder: path.join("content"), tree, told: entry.told, reused: false })
             }
-            files::remove_folder(&path).map_err(at(&path))?;
         }
-        std::fs::rename(room.path(), &path).map_err(at(&path))?;
-        // What it held is elsewhere now.
-        let mut room = room;
-        room.disable_cleanup(true);
-        Ok(Entry { folder: path.join("content"), tree, told: entry.told, reused: false })
     }
+}
+
+/// How often an entry that others make or remove at the same time is looked at again.
+const TRIES: usize = 20;
+
+/// Renames what was made to its place. If another process put the same there meanwhile, that is the entry; what is spoilt
+/// there, or no entry at all, makes room.
+fn place(made: &Path, path: &Path, key: &Value) -> Result<Option<Entry>, CacheError> {
+    let mut last = None;
+    for _ in 0..TRIES {
+        match path.symlink_metadata() {
+            Err(_) => match std::fs::rename(made, path) {
+                Ok(()) => return Ok(None),
+                Err(error) => last = Some(error),
+            },
+            Ok(there) => {
+                if let Some(entry) = stored(path, key) {
+                    return Ok(Some(entry));
+                }
+                let removed = if there.is_dir() { files::remove_folder(path) } else { std::fs::remove_file(path) };
+                last = removed.err();
+            }
+        }
+    }
+    let source = last.unwrap_or_else(|| io::ErrorKind::AlreadyExists.into());
+    Err(CacheError::Taken { path: path.into(), source })
 }
 
 /// The entry at `path`, if it is there, of that key, and as it was made.
@@ -151,7 +201,8 @@ fn stored(path: &Path, key: &Value) -> Option<Entry> {
     let stored: Stored = serde_json::from_slice(&text).ok()?;
     let folder = path.join("content");
     let tree = Tree::of(&folder).ok()?;
-    let same = stored.key == *key && tree.root() == stored.root;
+    let seal = Stored::new(stored.key.clone(), stored.root, stored.told.clone()).seal;
+    let same = stored.key == *key && tree.root() == stored.root && seal == stored.seal;
     if !same {
         tracing::warn!("{} was changed since it was made, and is made anew", path.display());
     }
@@ -224,6 +275,30 @@ mod tests {
         }
         fs_err::remove_file(folder.join("content/file")).unwrap();
         assert_eq!(entry(&cache, 1, "again"), ("again".into(), true));
+        let text = fs_err::read_to_string(folder.join("entry.json")).unwrap();
+        fs_err::write(folder.join("entry.json"), text.replace("\"again\"", "\"other\"")).unwrap();
+        assert_eq!(entry(&cache, 1, "anew"), ("anew".into(), true), "what was told is no entry's own word");
+    }
+
+    #[test]
+    fn what_is_no_entry_makes_room_and_what_a_link_leads_to_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::open(dir.path()).unwrap();
+        entry(&cache, 1, "one");
+        let folder = fs_err::read_dir(dir.path().join("entries")).unwrap().next().unwrap().unwrap().path();
+        let kept = dir.path().join("kept");
+        fs_err::create_dir(&kept).unwrap();
+        fs_err::write(kept.join("mine"), "").unwrap();
+        let link = |to: &Path| std::os::unix::fs::symlink(to, &folder).unwrap();
+        let clear = || drop(files::remove_folder(&folder).or_else(|_| std::fs::remove_file(&folder)));
+        let puts: [&dyn Fn(); 3] =
+            [&|| link(&kept), &|| link(Path::new("/no/such")), &|| fs_err::write(&folder, "").unwrap()];
+        for put in puts {
+            clear();
+            put();
+            assert_eq!(entry(&cache, 1, "again"), ("again".into(), true));
+            assert!(kept.join("mine").exists());
+        }
     }
 
     #[test]
@@ -233,13 +308,20 @@ mod tests {
         let failed = |_: &Path| Err(CacheError::Io { path: PathBuf::new(), source: io::ErrorKind::Other.into() });
         assert!(cache.entry("stage", &json!(1), failed).is_err());
         let rooms = || fs_err::read_dir(dir.path().join("work")).unwrap().count();
-        let left = dir.path().join("work/left");
-        fs_err::create_dir_all(left.join("x")).unwrap();
-        assert_eq!(rooms(), 2);
+        let at = |name: &str| dir.path().join("work").join(name);
+        for (name, file) in [("room-left", ROOM.1), ("room-mine", "x"), ("src", ROOM.1)] {
+            fs_err::create_dir_all(at(name)).unwrap();
+            fs_err::write(at(name).join(file), "").unwrap();
+        }
+        fs_err::create_dir(at("room-empty")).unwrap();
+        std::os::unix::fs::symlink(at("src"), at("room-link")).unwrap();
+        assert_eq!(rooms(), 6);
         let second = Cache::open(dir.path()).unwrap();
-        assert!(!left.exists() && rooms() == 2, "one that lives keeps its room");
+        assert!(!at("room-left").exists() && !at("room-empty").exists());
+        assert!(at("room-mine/x").exists() && at("src").join(ROOM.1).exists(), "what is not ours stays");
+        assert_eq!(rooms(), 5, "one that lives keeps its room");
         drop((cache, second));
-        assert_eq!(rooms(), 0);
+        assert_eq!(rooms(), 3);
         assert_eq!(fs_err::read_dir(dir.path().join("entries")).unwrap().count(), 0);
     }
 
