@@ -5,7 +5,7 @@
 
 use std::fs::{File, Metadata, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -42,6 +42,31 @@ pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("is longer than {max} bytes")));
     }
     Ok(bytes)
+}
+
+/// What changes with a file's content, whether it is written over, put back as it was, or another is put in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    file: (u64, u64),
+    bytes: u64,
+    written: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    /// The file's, as it is now.
+    ///
+    /// # Errors
+    /// It cannot be asked for.
+    pub fn of(path: &Path) -> io::Result<Stamp> {
+        let meta = std::fs::metadata(path)?;
+        Ok(Stamp {
+            file: (meta.dev(), meta.ino()),
+            bytes: meta.len(),
+            written: (meta.mtime(), meta.mtime_nsec()),
+            changed: (meta.ctime(), meta.ctime_nsec()),
+        })
+    }
 }
 
 /// Whether a file written at `path` would take the place of one of `read`, or of a part of a folder among them. Names are

@@ -124,6 +124,9 @@ fn failure(error: &ReleaseError) -> Failure {
                 | StageError::Gate(_)
                 | StageError::Clips(_)
                 | StageError::Inputs(_)
+                | StageError::GateFile { .. }
+                | StageError::GateArtefact { .. }
+                | StageError::Changed { .. }
                 | StageError::Cache(_)
                 | StageError::Tree(_)
                 | StageError::Publish(_)
@@ -151,18 +154,22 @@ fn exit_of_stage(error: &StageError) -> Exit {
             ReleaseSourceError::Model => Exit::Bug,
             ReleaseSourceError::NotFound(_)
             | ReleaseSourceError::NoReader { .. }
+            | ReleaseSourceError::License { .. }
             | ReleaseSourceError::Digest { .. }
             | ReleaseSourceError::NotRead { .. }
             | ReleaseSourceError::Revision { .. } => Exit::BadInput,
         },
         StageError::NoSerializer => Exit::Tool,
         StageError::Author(error) => converted::exit_of(error),
-        StageError::SourceChanged { .. } | StageError::Clips(_) => Exit::BadInput,
+        StageError::SourceChanged { .. }
+        | StageError::GateFile { .. }
+        | StageError::GateArtefact { .. }
+        | StageError::Clips(_) => Exit::BadInput,
         StageError::Strip(error) => strip::failure(error).exit,
         StageError::Compile(error) => compile::failure(error).exit,
         StageError::Gate(error) => gate::failure(error).exit,
         StageError::Inputs(error) => run::exit_of(error),
-        StageError::Paths { .. } | StageError::Failed { .. } => Exit::CheckFailed,
+        StageError::Changed { .. } | StageError::Paths { .. } | StageError::Failed { .. } => Exit::CheckFailed,
         StageError::Cache(_) | StageError::Tree(_) | StageError::Publish(_) | StageError::Io { .. } => Exit::Usage,
         StageError::Json(_) => Exit::Bug,
         StageError::Interrupted => Exit::Interrupted,

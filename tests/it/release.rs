@@ -227,7 +227,7 @@ fn recipes_that_are_refused() {
     ");
     let (code, told) = refused(&good, &["--only", "other"]);
     assert_eq!(code, 2);
-    insta::assert_snapshot!(told, @"error: --only names other, which no recipe releases; they release bad");
+    insta::assert_snapshot!(told, @r#"error: --only names "other", which no recipe releases; they release bad"#);
     let unpinned: String = good.split("[source.sha256]").next().unwrap().into();
     let (code, told) = refused(&unpinned, &[]);
     assert_eq!(code, 2);
@@ -238,6 +238,51 @@ fn recipes_that_are_refused() {
       "config.json" = "67a68b0bc729d8bbfbcdd5f35df46d777c3bca0648afbf62af76ec725c7a7476"
     or release it as unpinned with --allow-unpinned
     "#);
+}
+
+#[test]
+fn files_that_a_recipe_names_and_that_cannot_be_read() {
+    let good = encoder_recipe("\"mlpackage\"");
+    let config = fixture("encoder_eg2/config.json").display().to_string();
+    let clips = fixture("encoder_eg2/clips").display().to_string();
+    for (old, new, part) in [
+        ("[source]", "[source]\nlicense = \"MIT\"\nlicense_file = \"gone\"".to_string(), "source.license_file, "),
+        ("[gate]", format!("[gate]\nwords = \"{clips}\""), "clips, which the recipe's gate names, could not be read"),
+        (
+            "[gate]",
+            format!("[gate]\nreader = \"{config}\""),
+            "config.json, which the recipe's gate names, is no artefact",
+        ),
+    ] {
+        let (code, told) = refused(&good.replace(old, &new), &[]);
+        assert!(code == 3 && told.contains(part), "{code}: {told}");
+    }
+}
+
+#[test]
+fn a_source_that_is_written_to_meanwhile_is_not_released() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copy");
+    fs_err::create_dir(&copy).unwrap();
+    for name in ["model.safetensors", "config.json"] {
+        fs_err::copy(fixture("encoder_eg2").join(name), copy.join(name)).unwrap();
+    }
+    let text = encoder_recipe("\"aimodel\"").split("[gate]").next().unwrap().to_string();
+    let text = text.replace(fixture("encoder_eg2").to_str().unwrap(), copy.to_str().unwrap());
+    let recipe = recipe(dir.path(), "enc", &text);
+    // Written to and as it was again, when only this program's own hashes could tell.
+    let python = dir.path().join("python");
+    let script = |model: &str| format!("#!/bin/sh\ntouch {model}\nexec {} \"$@\"\n", coreai_python().display());
+    let release = |model: &str| {
+        fs_err::write(&python, script(model)).unwrap();
+        fs_err::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let output = command(dir.path()).env("EG2_COREAI_PYTHON", &python).args(["release", &recipe]).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, told) = release(copy.join("model.safetensors").to_str().unwrap());
+    assert!(code == 3 && told.contains("source file model.safetensors was written to while it was read"), "{told}");
+    assert!(contents(&dir.path().join("dist")).is_empty());
+    assert_eq!(release("other").0, 0, "nothing of it was kept");
 }
 
 #[test]

@@ -2,10 +2,9 @@
 
 use super::name_of;
 use crate::digest::Digest;
-use crate::files;
+use crate::files::{self, Stamp};
 use serde::Serialize;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What a file says of a clip, or of all.
@@ -67,21 +66,6 @@ impl Evidence {
             return Err(EvidenceError::Changed { path: path.into() }.into());
         }
         Ok((found, Evidence { kind, name: name_of(path), sha256 }))
-    }
-}
-
-/// What changes with a file's content, whether it is written over or another is put in its place.
-#[derive(PartialEq, Eq)]
-struct Stamp {
-    file: (u64, u64),
-    bytes: u64,
-    written: (i64, i64),
-}
-
-impl Stamp {
-    fn of(path: &Path) -> io::Result<Stamp> {
-        let meta = std::fs::metadata(path)?;
-        Ok(Stamp { file: (meta.dev(), meta.ino()), bytes: meta.len(), written: (meta.mtime(), meta.mtime_nsec()) })
     }
 }
 

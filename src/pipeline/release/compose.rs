@@ -13,7 +13,7 @@ use crate::provenance::release::{
     CommandLine, Gate, Outcome, Parent, Program, RECIPE_FILE, RELEASE_FILE, RELEASE_VERSION, RegionCount, Regions,
     ReleaseRecord, Released, STATEMENT_FILE, SUMS_FILE, Status, Strip,
 };
-use crate::provenance::texts::{APACHE, LICENSE_FILE, NOTICE_FILE, README_FILE, notice, readme, sums};
+use crate::provenance::texts::{LICENSE_FILE, NOTICE_FILE, README_FILE, notice, readme, sums};
 use crate::provenance::{NEEDS_A_DEVICE, Tool};
 use crate::recipe::Model;
 use crate::toolchain::Tool as External;
@@ -178,14 +178,7 @@ impl Stages<'_> {
         };
         record.not_run = record.left_out();
         write(folder, RECIPE_FILE, recipe.text.as_bytes())?;
-        match &recipe.source.license_file {
-            None => write(folder, LICENSE_FILE, APACHE.as_bytes())?,
-            Some(path) => {
-                let text = crate::files::read(path, crate::files::TEXT_MAX);
-                let text = text.map_err(|source| StageError::Io { path: path.clone(), source })?;
-                write(folder, LICENSE_FILE, &text)?;
-            }
-        }
+        write(folder, LICENSE_FILE, &source.license)?;
         write(folder, NOTICE_FILE, notice(&record).as_bytes())?;
         write(folder, README_FILE, readme(&record).as_bytes())?;
         for name in [LICENSE_FILE, NOTICE_FILE, README_FILE, RECIPE_FILE] {

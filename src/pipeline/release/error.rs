@@ -22,7 +22,7 @@ pub enum ReleaseError {
     Folder { path: PathBuf, source: io::Error },
     #[error("recipes {} and {} both release {name}, into one folder", first.display(), second.display())]
     OneFolder { name: String, first: PathBuf, second: PathBuf },
-    #[error("--only names {name}, which no recipe releases; they release {}", have.join(", "))]
+    #[error("--only names {name:?}, which no recipe releases; they release {}", have.join(", "))]
     Only { name: String, have: Vec<String> },
     #[error(transparent)]
     Cache(#[from] CacheError),
@@ -46,7 +46,7 @@ pub enum StageError {
     NoSerializer,
     #[error(transparent)]
     Author(#[from] PipelineError),
-    #[error("source file {file} changed while it was read")]
+    #[error("source file {file} was written to while it was read; nothing of it is kept")]
     SourceChanged { file: String },
     #[error(transparent)]
     Strip(#[from] StripError),
@@ -60,6 +60,12 @@ pub enum StageError {
     Clips(#[from] ClipFilesError),
     #[error("inputs for the kit could not be made")]
     Inputs(#[from] RunError),
+    #[error("{}, which the recipe's gate names, could not be read", path.display())]
+    GateFile { path: PathBuf, source: io::Error },
+    #[error("{}, which the recipe's gate names, is no artefact", path.display())]
+    GateArtefact { path: PathBuf, source: TreeError },
+    #[error("{file} was changed between its gate and its publication; nothing was published")]
+    Changed { file: String },
     #[error("the gate failed: {}", failed.join("; "))]
     Failed { failed: Vec<String>, checks: serde_json::Value },
     #[error(transparent)]
@@ -86,6 +92,8 @@ pub enum SourceError {
     NoReader { looked: PathBuf },
     #[error(transparent)]
     Open(#[from] Box<PipelineError>),
+    #[error("source.license_file, {}, could not be read", path.display())]
+    License { path: PathBuf, source: io::Error },
     #[error("the recipe's model is another")]
     Model,
     #[error("source file {file} has sha256 {found}, the recipe wants {expected}")]

@@ -1,15 +1,15 @@
 //! The gate of a release: every bundle that a machine without a device can run, by what the recipe names.
 
-use super::cache::CacheError;
 use super::error::StageError;
 use super::source::name_of;
 use super::stages::Stages;
 use crate::bundle::{Format, Tree};
 use crate::digest::Digest;
+use crate::files;
 use crate::models::windows::OVERLAP;
 use crate::pipeline::gate::clip_files::by_name;
 use crate::pipeline::{GateOptions, Gated, OtherArtefact, gate};
-use crate::provenance::release::{Evidence, Gate, GateCheck, Judged, Parent};
+use crate::provenance::release::{Evidence, Gate, GateCheck, Judged, Outcome, Parent};
 use crate::recipe::{self, Model};
 use crate::toolchain::COREAI_CORE;
 use serde_json::{Value, json};
@@ -53,7 +53,9 @@ impl Stages<'_> {
                 Ok::<_, StageError>(serde_json::to_value(judged(&gated)?)?)
             })?;
             let judged: Judged = serde_json::from_value(entry.told)?;
-            Ok((Gate { outcome: Gate::outcome_of(&judged.checks), reason: None, judged: Some(judged) }, entry.reused))
+            let outcome = Gate::outcome_of(&judged.checks);
+            let reason = (outcome == Outcome::NotRun).then(|| "none of its checks could be run".to_string());
+            Ok((Gate { outcome, reason, judged: Some(judged) }, entry.reused))
         })
     }
 
@@ -75,7 +77,7 @@ impl Stages<'_> {
         if split && subject.body.is_none() {
             return Err("a body is judged with its front".into());
         }
-        match files(spec).find(|path| !path.exists()) {
+        match named(spec).find(|path| !path.exists()) {
             Some(missing) => Err(format!("{} is not there", name_of(missing))),
             None => Ok(spec),
         }
@@ -138,7 +140,7 @@ impl Stages<'_> {
 }
 
 /// Every file and folder that a gate reads.
-fn files(spec: &recipe::Gate) -> impl Iterator<Item = &PathBuf> {
+fn named(spec: &recipe::Gate) -> impl Iterator<Item = &PathBuf> {
     let single = [&spec.words, &spec.transcripts, &spec.wer, &spec.reader, &spec.encoder];
     spec.goldens.iter().chain(&spec.audio).chain(single.into_iter().flatten())
 }
@@ -149,11 +151,14 @@ fn digests(spec: &recipe::Gate) -> Result<Vec<(String, Digest)>, StageError> {
     let texts = [&spec.words, &spec.transcripts, &spec.wer].into_iter().flatten().cloned();
     let mut found = Vec::new();
     for path in clips.chain(texts) {
-        let (sha256, _) = Digest::of_file(&path).map_err(|source| CacheError::Io { path: path.clone(), source })?;
+        // A folder is none, though the system opens it.
+        let hashed = files::open(&path).and_then(Digest::of_reader);
+        let (sha256, _) = hashed.map_err(|source| StageError::GateFile { path: path.clone(), source })?;
         found.push((name_of(&path), sha256));
     }
     for path in [&spec.reader, &spec.encoder].into_iter().flatten() {
-        found.push((name_of(path), Tree::of(path)?.root()));
+        let tree = Tree::of(path).map_err(|source| StageError::GateArtefact { path: path.clone(), source })?;
+        found.push((name_of(path), tree.root()));
     }
     Ok(found)
 }

@@ -3,12 +3,14 @@
 use super::error::SourceError;
 use super::{PINNED_REVISION, ReleaseOptions};
 use crate::checkpoint::locate;
+use crate::files::{self, Stamp};
 use crate::pipeline::encoder::EncoderWeights;
 use crate::pipeline::origin::SourceFiles;
 use crate::pipeline::reader::ReaderWeights;
 use crate::pipeline::{EncoderOptions, Origin, ReaderOptions, ReaderOrigin};
 use crate::provenance::SourceRecord;
 use crate::provenance::release::{Origin as OriginRecord, OriginFile};
+use crate::provenance::texts::APACHE;
 use crate::recipe::{Model, Recipe};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -35,6 +37,10 @@ pub struct Source {
     pub record: OriginRecord,
     /// Whether the recipe has every digest.
     pub pinned: bool,
+    /// The licence's text.
+    pub license: Vec<u8>,
+    /// The files, and what tells whether one was written to since before it was hashed.
+    stamps: Vec<(PathBuf, Option<Stamp>)>,
 }
 
 impl Source {
@@ -47,6 +53,8 @@ impl Source {
             Model::Encoder { .. } => encoder(recipe, options)?,
             Model::Reader { .. } => reader(recipe, options)?,
         };
+        let license = license(recipe)?;
+        let stamps = files.paths().map(|path| (path.to_path_buf(), Stamp::of(path).ok())).collect();
         let files = files.record().map_err(Box::new)?;
         let record = held(recipe, &files)?;
         let unpinned: Vec<&OriginFile> = record.files.iter().filter(|file| !file.pinned).collect();
@@ -55,7 +63,13 @@ impl Source {
             let files = unpinned.iter().map(|file| (file.name.clone(), file.sha256)).collect();
             return Err(SourceError::Unpinned { files });
         }
-        Ok(Source { job, files, record, pinned })
+        Ok(Source { job, files, record, pinned, license, stamps })
+    }
+
+    /// A file that was written to since before it was hashed: what is read of it need not be what was hashed.
+    pub fn changed(&self) -> Option<String> {
+        let changed = |(path, before): &&(PathBuf, Option<Stamp>)| before.is_none() || Stamp::of(path).ok() != *before;
+        self.stamps.iter().find(changed).map(|(path, _)| name_of(path))
     }
 
     /// What decides what is authored of it.
@@ -115,6 +129,16 @@ fn reader(recipe: &Recipe, options: &ReleaseOptions) -> Result<(Job, SourceFiles
     };
     let (tokens, precision, release_name) = (*tokens, recipe.precision, release_name.clone());
     Ok((Job::Reader(ReaderOptions { origin, tokens, precision, release_name }), files))
+}
+
+/// The licence's text: read before anything is made, for a release has to have it.
+fn license(recipe: &Recipe) -> Result<Vec<u8>, SourceError> {
+    match &recipe.source.license_file {
+        None => Ok(APACHE.as_bytes().to_vec()),
+        Some(path) => {
+            files::read(path, files::TEXT_MAX).map_err(|source| SourceError::License { path: path.clone(), source })
+        }
+    }
 }
 
 /// Holds the files against the recipe's digests, and the revision of their folder against its revision.

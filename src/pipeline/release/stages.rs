@@ -160,6 +160,10 @@ impl Stages<'_> {
 
     /// Names of what was made, if it was made of the files that were held against the recipe.
     fn unchanged(&self, made: &[crate::pipeline::Converted]) -> Result<Value, StageError> {
+        // By what was hashed beside the job, and by whether a file was written to meanwhile, if only for a moment.
+        if let Some(file) = self.source.changed() {
+            return Err(StageError::SourceChanged { file });
+        }
         for converted in made {
             let read = converted.record.iter().flat_map(|record| &record.source.files);
             for (read, hashed) in read.zip(&self.source.files.files) {
