@@ -76,19 +76,24 @@ END
 mv "$answer.part" "$answer"
 "#;
 
-/// The release and its kit, made once.
+/// The release and its kit, made once, without a compiler.
 static MADE: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
+    make(dir.path(), "/usr/bin:/bin");
+    dir
+});
+
+/// Makes the release and its kit in `folder` with the programs of `path`.
+fn make(folder: &Path, path: &str) {
     let fixtures = fixture("");
     let text = RECIPE.replace("FIXTURES/", fixtures.to_str().unwrap());
-    fs_err::write(dir.path().join("reader.toml"), text).unwrap();
-    let mut release = command(dir.path());
-    release.env("EG2_COREAI_PYTHON", coreai_python()).env("PATH", "/usr/bin:/bin");
+    fs_err::write(folder.join("reader.toml"), text).unwrap();
+    let mut release = command(folder);
+    release.env("EG2_COREAI_PYTHON", coreai_python()).env("PATH", path);
     release.args(["release", "reader.toml", "--kit", "--allow-unpinned", "--out", "dist"]);
     let output = release.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    dir
-});
+}
 
 /// A Mac that got a copy of the kit.
 pub struct Mac {
@@ -167,7 +172,11 @@ fn copy(from: &Path, to: &Path) {
 }
 
 fn release() -> ReleaseRecord {
-    serde_json::from_slice(&fs_err::read(MADE.path().join("dist/reader/release.json")).unwrap()).unwrap()
+    release_in(MADE.path())
+}
+
+fn release_in(folder: &Path) -> ReleaseRecord {
+    serde_json::from_slice(&fs_err::read(folder.join("dist/reader/release.json")).unwrap()).unwrap()
 }
 
 /// Both verdicts of the Mac's bundle in a mode.
@@ -252,6 +261,32 @@ fn the_whole_way_there_and_back() {
     assert_eq!(code, 2);
     insta::assert_snapshot!(told, @"error: [dir]/reader.device.json is there already; --force replaces it");
     assert_eq!(mac.run("good", &["--force", "--strict"]).0, 4, "the phone's bundle was not loaded");
+}
+
+#[test]
+fn a_bundle_that_ships_compiled_is_loaded_as_it_is() {
+    let mac = Mac::new();
+    make(mac.dir.path(), &format!("{}:/usr/bin:/bin", mac.at("bin").display()));
+    fs_err::remove_dir_all(mac.at("reader.kit")).unwrap();
+    copy(&mac.at("dist/reader.kit"), &mac.at("reader.kit"));
+    let (code, told) = mac.run("good", &[]);
+    assert_eq!(code, 0, "{told}");
+    let (record, mut merged) = (mac.record(), release_in(mac.dir.path()));
+    let named = |name: &str| merged.artefacts.iter().find(|bundle| bundle.name == name).unwrap();
+    for result in &record.results {
+        let bundle = result.arms[0].bundle.as_ref().unwrap();
+        let shipped = named(&format!("eg2_reader_v0_fp16_T40.{}.aimodelc", result.architecture));
+        assert_eq!((bundle.shipped, bundle.digest_root), (true, shipped.digest_root));
+        assert_eq!((&result.artefact, result.digest_root), (&shipped.name, shipped.digest_root));
+    }
+    assert!(!record.results[0].arms[1].bundle.as_ref().unwrap().shipped, "the GPU's is compiled there");
+    // What was counted when it was released stands.
+    let regions: Vec<_> = merged.artefacts.iter().map(|bundle| bundle.regions.clone()).collect();
+    merge(&mut merged, record).unwrap();
+    assert_eq!(merged.artefacts.iter().map(|bundle| bundle.regions.clone()).collect::<Vec<_>>(), regions);
+    let loads = |name: &str| merged.artefacts.iter().find(|b| b.name == name).unwrap().loads_on_device.outcome;
+    assert_eq!(loads("eg2_reader_v0_fp16_T40.h16c.aimodelc"), Outcome::Pass);
+    assert_eq!(loads("eg2_reader_v0_fp16_T40.aimodel"), Outcome::NotRun);
 }
 
 #[test]
