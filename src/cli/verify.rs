@@ -45,7 +45,7 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
 
 fn failure(error: &VerifyError) -> Failure {
     let exit = match error {
-        VerifyError::Io { .. } | VerifyError::NotRelease { .. } => Exit::BadInput,
+        VerifyError::Io { .. } | VerifyError::Kit { .. } | VerifyError::NotRelease { .. } => Exit::BadInput,
     };
     Failure::new(exit, error)
 }

@@ -44,7 +44,9 @@ pub enum RecipeFault {
     Needless { key: &'static str, why: &'static str },
     #[error("{key} names {found} twice")]
     Twice { key: &'static str, found: String },
-    #[error("a front of {after} layers is below {least}, where an fp16 body loses the published accuracy")]
+    #[error(
+        "split_after is {after}, expected {least} or more: behind fewer layers an fp16 body loses the published accuracy"
+    )]
     Split { after: usize, least: usize },
     #[error(transparent)]
     Buckets(#[from] BadBuckets),

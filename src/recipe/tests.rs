@@ -111,7 +111,7 @@ fn what_is_no_recipe() {
     insta::assert_snapshot!(fault("[\"mlpackage\", \"aimodel\"]", "[\"aimodel\", \"aimodel\"]"), @"formats names aimodel twice");
     insta::assert_snapshot!(fault("[\"mlpackage\", \"aimodel\"]", "[\"mlpackage\"]"), @"compile says nothing: formats has no aimodel to compile");
     insta::assert_snapshot!(fault("[3000]", "[3]"), @"bucket 3 is not a number of frames from 4 to 16384 that four divides (3000 is 30 s)");
-    insta::assert_snapshot!(fault("split_after = 7", "split_after = 6"), @"a front of 6 layers is below 7, where an fp16 body loses the published accuracy");
+    insta::assert_snapshot!(fault("split_after = 7", "split_after = 6"), @"split_after is 6, expected 7 or more: behind fewer layers an fp16 body loses the published accuracy");
     insta::assert_snapshot!(fault("split_after = 7", "tokens = 7"), @"tokens belongs to a reader; the recipe's model is encoder");
     insta::assert_snapshot!(fault("ba7816bf", "ba7816b"), @r#"
     TOML parse error at line 13, column 23

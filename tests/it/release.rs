@@ -100,7 +100,10 @@ fn both_formats_of_the_small_models() {
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     insta::assert_snapshot!(redacted(&out));
     let dist = dir.path().join("dist");
-    assert_eq!(listed(&dist), [".release", "encoder-tiny-fp32", "encoder-tiny-seeded", "reader-tiny-fp16"]);
+    assert_eq!(
+        listed(&dist),
+        [".release", "encoder-tiny-fp32", "encoder-tiny-seeded", "encoder-tiny-split", "reader-tiny-fp16"]
+    );
     let first = contents(&dist);
     for name in ["encoder-tiny-fp32", "encoder-tiny-seeded", "reader-tiny-fp16"] {
         let checked = std::process::Command::new("sha256sum")
@@ -111,6 +114,12 @@ fn both_formats_of_the_small_models() {
         let record = record(&dist.join(name));
         assert_eq!((&record["synthetic"], &record["pinned"]), (&Value::Bool(true), &Value::Bool(true)));
         assert_eq!(record["artefacts"].as_array().unwrap().len(), 2);
+    }
+    let split = record(&dist.join("encoder-tiny-split"));
+    for bundle in split["artefacts"].as_array().unwrap() {
+        let front = bundle["name"].as_str().unwrap().contains("front");
+        let (outcome, body) = (&bundle["gate"]["outcome"], &bundle["gate"]["judged"]["body"]["name"]);
+        assert_eq!((outcome == "pass", body.is_string()), (front, front), "{bundle}");
     }
     let (code, out, _) = release_both(dir.path(), &["--json"]);
     let told: Value = serde_json::from_str(&out).unwrap();
@@ -496,5 +505,5 @@ fn every_recipe_can_be_read() {
     let count = names.len();
     names.sort();
     names.dedup();
-    assert_eq!((names.len(), count), (19, 19), "each into a folder of its own");
+    assert_eq!((names.len(), count), (20, 20), "each into a folder of its own");
 }

@@ -233,7 +233,8 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         Model::Reader => gate::reader(&cases, &judged),
     };
     let mut report = report.map_err(|error| with_path(error, &goldens))?;
-    report.checks.splice(0..0, std::iter::once(source).chain(halves));
+    let unjudged = unjudged(&functions, &cases).filter(|_| options.function.is_none());
+    report.checks.splice(0..0, std::iter::once(source).chain(halves).chain(unjudged));
     let mut evidence: Vec<Evidence> = goldens.iter().map(|file| file.evidence.clone()).collect();
     evidence.append(&mut texts.evidence);
     if !options.audio.is_empty() {
@@ -261,6 +262,15 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         evidence,
         report,
     })
+}
+
+/// The functions that no golden has the length of: a pass of the others says nothing of them.
+fn unjudged(functions: &[Running<'_>], cases: &[Case<'_, RunError>]) -> Option<gate::Check> {
+    let judged = |function: &&Running<'_>| cases.iter().any(|case| std::ptr::addr_eq(case.subject, *function));
+    let names: Vec<&str> = functions.iter().filter(|f| !judged(f)).map(|f| f.callable.name.as_str()).collect();
+    // Where there is no golden, every check says so.
+    let some = !names.is_empty() && !cases.is_empty();
+    some.then(|| gate::Check::not_run("functions", format!("no golden has the length of {}", names.join(", "))))
 }
 
 /// A golden that breaks its model's contract, by its path.

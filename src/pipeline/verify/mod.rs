@@ -68,16 +68,30 @@ impl Verification {
 pub enum VerifyError {
     #[error("{} could not be read", path.display())]
     Io { path: PathBuf, source: io::Error },
+    #[error("{} is a kit, which `kit run` verifies before it tries the release in it", path.display())]
+    Kit { path: PathBuf },
     #[error("{} is no release: it has neither {RELEASE_FILE} nor {SUMS_FILE}", path.display())]
     NotRelease { path: PathBuf },
 }
+
+/// What a kit has and no release.
+const KIT_FILE: &str = "kit.json";
 
 /// Verifies the releases in those folders.
 ///
 /// # Errors
 /// A folder cannot be read or holds no release. A release that is not whole is no error: it has faults.
 pub fn verify(folders: &[PathBuf]) -> Result<Verification, VerifyError> {
-    let releases = folders.iter().map(|folder| one(folder)).collect::<Result<Vec<_>, _>>()?;
+    // A kit stands beside its release, so `dist/*` names both.
+    let (kits, folders): (Vec<&PathBuf>, Vec<&PathBuf>) =
+        folders.iter().partition(|path| path.join(KIT_FILE).is_file());
+    if let (Some(kit), true) = (kits.first(), folders.is_empty()) {
+        return Err(VerifyError::Kit { path: kit.to_path_buf() });
+    }
+    for kit in kits {
+        tracing::warn!("{} is a kit, which is left to `kit run`", kit.display());
+    }
+    let releases = folders.into_iter().map(|folder| one(folder)).collect::<Result<Vec<_>, _>>()?;
     // The same release named twice shares all with itself, which is nothing to announce.
     let identities: Vec<Identity> = releases.iter().flat_map(|release| release.identities.clone()).collect();
     Ok(Verification { announcements: shared_hash(&identities), releases })
