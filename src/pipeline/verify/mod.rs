@@ -8,7 +8,9 @@ mod bundles;
 mod claims;
 mod fault;
 mod files;
+mod gate;
 mod merge;
+mod shape;
 
 pub use fault::Fault;
 pub use merge::{MergeFailure, Merged, merge_into};
