@@ -21,4 +21,4 @@ pub use mlpackage::{ReadBack, ReadBackError, read_back};
 pub use paths::{Leaks, path_like, people, words_in};
 pub use publish::{Outcome, PublishError, Replace, Stage, commit, persist_file, prepare_file, write_file};
 pub use stored::{Expected, StoredError, blobs, check_stored, leaks};
-pub use tree::{FileDigest, Tree, TreeError};
+pub use tree::{FileDigest, Listing, Tree, TreeError};

@@ -25,6 +25,17 @@ pub struct Tree {
     pub files: Vec<FileDigest>,
 }
 
+/// All that a folder holds, whatever it is.
+#[derive(Debug)]
+pub struct Listing {
+    /// The regular files.
+    pub tree: Tree,
+    /// What is neither file nor folder, cannot be read or has no name in UTF-8, by its path.
+    pub odd: BTreeMap<String, TreeError>,
+    /// Folders with nothing in them, each ended by a slash.
+    pub empty: Vec<String>,
+}
+
 /// Why a bundle's files could not be listed.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
@@ -55,10 +66,14 @@ impl Tree {
     /// # Errors
     /// As [`of`](Self::of).
     pub fn with(dir: &Path, known: &BTreeMap<PathBuf, (Digest, u64)>) -> Result<Tree, TreeError> {
-        let mut files = Vec::new();
-        collect(dir, "", known, &mut files)?;
+        let mut walk = Walk { known, files: Vec::new(), empty: Vec::new(), odd: &mut |_, error| Err(error) };
+        walk.folder(dir, "")?;
+        Ok(Tree::sorted(walk.files))
+    }
+
+    fn sorted(mut files: Vec<FileDigest>) -> Tree {
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Tree { files })
+        Tree { files }
     }
 
     /// The digest root: digest over the sorted lines `sha256  path`.
@@ -72,31 +87,105 @@ impl Tree {
     }
 }
 
-fn collect(
-    dir: &Path,
-    prefix: &str,
-    known: &BTreeMap<PathBuf, (Digest, u64)>,
-    files: &mut Vec<FileDigest>,
-) -> Result<(), TreeError> {
-    for entry in fs_err::read_dir(dir).map_err(io_at(dir))? {
-        let entry = entry.map_err(io_at(dir))?;
-        let full = entry.path();
-        let name = entry.file_name().into_string().map_err(|_| TreeError::Name { path: full.clone() })?;
-        let path = format!("{prefix}{name}");
-        let kind = entry.file_type().map_err(io_at(&full))?;
-        if kind.is_dir() {
-            collect(&full, &format!("{path}/"), known, files)?;
-        } else if kind.is_file() {
-            let (sha256, size) = match known.get(&full) {
-                Some(digest) => *digest,
-                None => Digest::of_file(&full).map_err(io_at(&full))?,
-            };
-            files.push(FileDigest { path, sha256, size });
-        } else {
-            return Err(TreeError::Special { path: full.display().to_string() });
-        }
+impl Listing {
+    /// Lists everything under the directory `dir`, and goes on behind what cannot be read.
+    ///
+    /// # Errors
+    /// The system has no more files to open, which says nothing of what is there.
+    pub fn of(dir: &Path) -> Result<Listing, TreeError> {
+        let mut odd = BTreeMap::new();
+        let mut keep = |path: String, error: TreeError| {
+            if error.is_exhaustion() {
+                return Err(error);
+            }
+            odd.insert(path, error);
+            Ok(())
+        };
+        let mut walk = Walk { known: &BTreeMap::new(), files: Vec::new(), empty: Vec::new(), odd: &mut keep };
+        walk.folder(dir, "")?;
+        let Walk { files, mut empty, .. } = walk;
+        empty.sort();
+        Ok(Listing { tree: Tree::sorted(files), odd, empty })
     }
-    Ok(())
+}
+
+impl TreeError {
+    /// Whether the system, or this process, has as many files open as it may.
+    fn is_exhaustion(&self) -> bool {
+        // ENFILE and EMFILE, alike on Linux and macOS; both are of no kind that std names.
+        const NO_MORE: [i32; 2] = [23, 24];
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let code = error.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+            if code.is_some_and(|code| NO_MORE.contains(&code)) {
+                return true;
+            }
+            cause = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+                // An error inside of another is not its source.
+                Some(inner) => Some(inner),
+                None => error.source(),
+            };
+        }
+        false
+    }
+}
+
+/// A walk through a folder.
+struct Walk<'a> {
+    known: &'a BTreeMap<PathBuf, (Digest, u64)>,
+    files: Vec<FileDigest>,
+    empty: Vec<String>,
+    /// What is done about what cannot be listed: an error ends the walk.
+    odd: &'a mut dyn FnMut(String, TreeError) -> Result<(), TreeError>,
+}
+
+impl Walk<'_> {
+    fn folder(&mut self, dir: &Path, prefix: &str) -> Result<(), TreeError> {
+        let entries = match fs_err::read_dir(dir) {
+            Ok(entries) => entries,
+            Err(error) => return (self.odd)(prefix.trim_end_matches('/').into(), io_at(dir)(error)),
+        };
+        let mut any = false;
+        for entry in entries {
+            any = true;
+            match entry {
+                Ok(entry) => self.entry(&entry, prefix)?,
+                Err(error) => (self.odd)(prefix.trim_end_matches('/').into(), io_at(dir)(error))?,
+            }
+        }
+        if !any && !prefix.is_empty() {
+            self.empty.push(prefix.into());
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &fs_err::DirEntry, prefix: &str) -> Result<(), TreeError> {
+        let full = entry.path();
+        let name = match entry.file_name().into_string() {
+            Ok(name) => name,
+            Err(name) => {
+                let path = format!("{prefix}{}", name.to_string_lossy());
+                return (self.odd)(path, TreeError::Name { path: full });
+            }
+        };
+        let path = format!("{prefix}{name}");
+        let kind = match entry.file_type() {
+            Ok(kind) => kind,
+            Err(error) => return (self.odd)(path, io_at(&full)(error)),
+        };
+        if kind.is_dir() {
+            return self.folder(&full, &format!("{path}/"));
+        }
+        if !kind.is_file() {
+            return (self.odd)(path, TreeError::Special { path: full.display().to_string() });
+        }
+        let read = self.known.get(&full).map_or_else(|| Digest::of_file(&full), |digest| Ok(*digest));
+        match read {
+            Ok((sha256, size)) => self.files.push(FileDigest { path, sha256, size }),
+            Err(error) => (self.odd)(path, io_at(&full)(error))?,
+        }
+        Ok(())
+    }
 }
 
 fn io_at(path: &Path) -> impl FnOnce(io::Error) -> TreeError {
@@ -128,5 +217,21 @@ mod tests {
         std::os::unix::fs::symlink(at("z"), at("link")).unwrap();
         assert!(matches!(Tree::of(dir.path()), Err(TreeError::Special { .. })));
         assert!(matches!(Tree::of(&at("absent")), Err(TreeError::Io { .. })));
+
+        fs_err::create_dir_all(at("b/empty")).unwrap();
+        let listing = Listing::of(dir.path()).unwrap();
+        assert_eq!((listing.tree, listing.empty), (tree, vec!["b/empty/".to_string()]));
+        assert_eq!(listing.odd.keys().collect::<Vec<_>>(), ["link"]);
+    }
+
+    #[test]
+    fn no_more_files_to_open_is_told_from_what_cannot_be_read() {
+        for (code, exhausted) in [(24, true), (23, true), (13, false), (2, false)] {
+            let bare = io::Error::from_raw_os_error(code);
+            assert_eq!(io_at(Path::new("x"))(bare).is_exhaustion(), exhausted, "{code}");
+            let inner = io::Error::from_raw_os_error(code);
+            let wrapped = io::Error::new(inner.kind(), inner);
+            assert_eq!(io_at(Path::new("x"))(wrapped).is_exhaustion(), exhausted, "{code}, wrapped");
+        }
     }
 }

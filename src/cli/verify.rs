@@ -46,6 +46,8 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
 fn failure(error: &VerifyError) -> Failure {
     let exit = match error {
         VerifyError::Io { .. } | VerifyError::Kit { .. } | VerifyError::NotRelease { .. } => Exit::BadInput,
+        // No fault of what was given.
+        VerifyError::Exhausted { .. } => Exit::Usage,
     };
     Failure::new(exit, error)
 }

@@ -1,5 +1,7 @@
 //! What a result must keep to. Defaults go by the numbers an artefact computes in; flags or a recipe replace them.
 
+use super::Bound;
+use super::measure::rounded;
 use crate::passes::Precision;
 use serde::{Deserialize, Serialize};
 
@@ -72,19 +74,28 @@ impl Limits {
         Limits { margin: margin.min(rounded), ..self }
     }
 
-    /// What these limits hold `measure` of `check` to; none where that goes by what was judged, as the labels that may
-    /// differ go by how many there are.
-    pub fn of_measure(&self, check: &str, measure: &str) -> Option<f64> {
-        match (check, measure) {
-            ("cosine", "least_mean") => Some(self.cosine_mean),
-            ("cosine", "min") => self.cosine_min,
-            (_, "equal_percent") => Some(self.transcripts_percent),
-            (_, "points") => Some(self.wer_points),
-            (_, "broke") => Some(1.0),
-            ("flips", "flips") => None,
-            // All others count faults.
-            _ => Some(0.0),
-        }
+    /// The measures that `check` has where it was run; none where no gate has such a check.
+    pub fn measures(&self, check: &str) -> Option<Vec<Held>> {
+        let at_least = |name, limit: f64| Held { name, bound: Bound::AtLeast, limit: Some(rounded(limit)) };
+        let at_most = |name, limit: f64| Held { name, bound: Bound::AtMost, limit: Some(rounded(limit)) };
+        Some(match check {
+            "cosine" => {
+                let min = self.cosine_min.map(|limit| at_least("min", limit));
+                [at_least("least_mean", self.cosine_mean)].into_iter().chain(min).collect()
+            }
+            "finite" => vec![at_most("not_finite", 0.0)],
+            "repeats" => vec![at_most("unlike", 0.0)],
+            "labels" | "blanks" => vec![at_most("above_margin", 0.0)],
+            // As many as `flips` says of the labels that there were.
+            "flips" => vec![Held { name: "flips", bound: Bound::AtMost, limit: None }],
+            "transcripts" | "audio transcripts" => vec![at_least("equal_percent", self.transcripts_percent)],
+            "wer" | "audio wer" => vec![at_most("points", self.wer_points)],
+            "source" | "halves" => vec![at_most("of_others", 0.0)],
+            "red arm half_mask" | "red arm padding" | "red arm second half" | "audio red arm second half" => {
+                vec![at_most("held", 0.0), at_least("broke", 1.0)]
+            }
+            _ => return None,
+        })
     }
 
     /// How many labels of `tokens` may differ: rounded down, but one of a short clip unless none may.
@@ -116,6 +127,17 @@ impl Limits {
             ..self
         })
     }
+}
+
+/// What a measure of a check is held to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    /// The measure.
+    pub name: &'static str,
+    /// Which side of its limit it has to be on.
+    pub bound: Bound,
+    /// Its limit; none where that goes by what was judged.
+    pub limit: Option<f64>,
 }
 
 /// Limits to put in the place of defaults, by the names they have in [`Limits`]. What makes a red arm is no matter of

@@ -71,7 +71,8 @@ pub fn least(values: impl IntoIterator<Item = f64>) -> f64 {
     values.into_iter().fold(f64::INFINITY, less)
 }
 
-fn rounded(value: f64) -> f64 {
+/// A value as it is told.
+pub(super) fn rounded(value: f64) -> f64 {
     let scaled = value * DECIMALS;
     // From 2^53 on every f64 is a whole number of these, or what JSON has no number for.
     if scaled.abs() < 9_007_199_254_740_992.0 { scaled.round() / DECIMALS } else { value }

@@ -23,7 +23,7 @@ mod verdict;
 pub use audio::{Heard, audio, unheard};
 pub use encoder::{CHECKS as ENCODER_CHECKS, encoder};
 pub use error::{GateError, GoldenError};
-pub use limits::{BadLimit, LimitOverrides, Limits};
+pub use limits::{BadLimit, Held, LimitOverrides, Limits};
 pub use measure::{Bound, Measure};
 pub use reader::{CHECKS as READER_CHECKS, reader};
 pub use transcripts::{Transcripts, TranscriptsError, Vocabulary, cover};

@@ -206,6 +206,13 @@ fn is_name(name: &str) -> bool {
     !kit && name.len() <= 64 && name.bytes().all(good) && name.bytes().next().is_some_and(|c| c.is_ascii_alphanumeric())
 }
 
+/// Whether a text is one line that shows all that it is, as it goes into the texts of a release.
+fn is_line(text: &str) -> bool {
+    // Separators of lines and paragraphs, and marks that turn the order in which text is shown.
+    let hidden = |c: char| matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
+    !text.chars().any(|c| c.is_control() || hidden(c))
+}
+
 fn one_of<T: Copy>(
     all: &[T],
     name: impl Fn(T) -> &'static str,
@@ -290,6 +297,16 @@ impl Source {
         }
         if matches!(model, Model::Reader { .. }) && form.checkpoint.is_some() {
             return needless("source.checkpoint", "a reader's config names its files");
+        }
+        let told = [
+            ("source.repository", &form.repository),
+            ("source.revision", &form.revision),
+            ("source.license", &form.license),
+        ];
+        for (key, text) in told {
+            if let Some(found) = text.as_ref().filter(|text| !is_line(text)) {
+                return Err(RecipeFault::Value { key, found: found.clone(), expected: "one line of printable text" });
+            }
         }
         let license = form.license.unwrap_or_else(|| LICENSE.into());
         match (license == LICENSE, &form.license_file) {

@@ -205,7 +205,124 @@ fn a_record_or_a_result_edited() {
             "release.json is no record: release_version is 2, expected 1",
         ),
     ];
-    for (what, edit, part) in edits {
+    let judged = |r: &mut Value, field: &str, value: Value| r["artefacts"][0]["gate"]["judged"][field] = value;
+    let artefact = |r: &mut Value, field: &str, value: Value| r["artefacts"][0][field] = value;
+    let more: Vec<Edit> = vec![
+        ("no precision", Box::new(move |r| judged(r, "precision", json!("bf16"))), "gate.judged.precision is \"bf16\""),
+        (
+            "another precision",
+            Box::new(move |r| judged(r, "precision", json!("fp16"))),
+            "gate.judged.precision is \"fp16\"",
+        ),
+        (
+            "the bundle's precision",
+            Box::new(|r| r["artefacts"][0]["made"]["options"]["precision"] = json!("fp16")),
+            "made.options.precision is \"fp16\"",
+        ),
+        (
+            "a bound",
+            Box::new(|r| check(r, "cosine")["measures"][0]["bound"] = json!("at_most")),
+            "gate.cosine.least_mean.bound is \"at_most\", but \"at_least\" follows",
+        ),
+        (
+            "a measure removed",
+            Box::new(|r| drop(check(r, "cosine")["measures"].as_array_mut().unwrap().pop())),
+            "gate.cosine.measures is [\"least_mean\"], but [\"least_mean\",\"min\"] follows",
+        ),
+        (
+            "a measure of none",
+            Box::new(|r| check(r, "cosine")["measures"][1]["name"] = json!("max")),
+            "gate.cosine.measures is [\"least_mean\",\"max\"]",
+        ),
+        (
+            "a check of none",
+            Box::new(|r| {
+                let mut more = check(r, "finite").clone();
+                more["name"] = json!("beauty");
+                r["artefacts"][0]["gate"]["judged"]["checks"].as_array_mut().unwrap().push(more);
+            }),
+            "gate.beauty is \"a check\"",
+        ),
+        (
+            "a check twice",
+            Box::new(|r| {
+                let more = check(r, "finite").clone();
+                r["artefacts"][0]["gate"]["judged"]["checks"].as_array_mut().unwrap().push(more);
+            }),
+            "gate.finite: times is 2, but 1 follows",
+        ),
+        ("no evidence", Box::new(move |r| judged(r, "evidence", json!([]))), "gate.judged.evidence is []"),
+        (
+            "a body",
+            Box::new(move |r| judged(r, "body", json!({ "name": "x", "digest_root": "0".repeat(64) }))),
+            "gate.judged.body is \"x\", but null follows",
+        ),
+        (
+            "an artefact twice",
+            Box::new(|r| {
+                let more = r["artefacts"][0].clone();
+                r["artefacts"].as_array_mut().unwrap().push(more);
+            }),
+            "artefacts: eg2_encoder_fp32_T200.mlpackage: times is 2",
+        ),
+        (
+            "a source twice",
+            Box::new(|r| {
+                let more = r["source"]["files"][0].clone();
+                r["source"]["files"].as_array_mut().unwrap().push(more);
+            }),
+            "times is 2, but 1 follows",
+        ),
+        ("no source", Box::new(|r| r["source"]["files"] = json!([])), "source.files is []"),
+        (
+            "a file twice",
+            Box::new(|r| {
+                let more = r["files"][0].clone();
+                r["files"].as_array_mut().unwrap().push(more);
+            }),
+            "files: LICENSE: times is 2",
+        ),
+        (
+            "no files",
+            Box::new(move |r| artefact(r, "files", json!([]))),
+            "eg2_encoder_fp32_T200.mlpackage: files is []",
+        ),
+        (
+            "a name with a folder",
+            Box::new(move |r| artefact(r, "name", json!("a/b.mlpackage"))),
+            "artefacts: name is \"a/b",
+        ),
+        ("a name above", Box::new(move |r| artefact(r, "name", json!(".."))), "artefacts: name is \"..\""),
+        (
+            "another ending",
+            Box::new(move |r| artefact(r, "name", json!("a.aimodel"))),
+            "artefacts: name is \"a.aimodel\"",
+        ),
+        ("a file's size", Box::new(|r| r["files"][0]["size"] = json!(1)), "LICENSE: size is 1, but"),
+        ("a size in a bundle", Box::new(|r| r["artefacts"][0]["files"][0]["size"] = json!(1)), "size is 1, but"),
+        (
+            "no strip",
+            Box::new(move |r| {
+                artefact(r, "strip", json!({ "outcome": "not_run", "reason": "x", "before": null, "after": null }))
+            }),
+            "strip.outcome is \"not_run\", but \"pass\" follows",
+        ),
+        (
+            "regions",
+            Box::new(move |r| {
+                artefact(r, "regions", json!({ "outcome": "pass", "reason": null, "architectures": {} }))
+            }),
+            "regions.outcome is \"pass\", but \"not_run\" follows",
+        ),
+        ("main.hash", Box::new(move |r| artefact(r, "main_hash", json!("0".repeat(64)))), "main_hash is \"000"),
+        ("a format of none", Box::new(move |r| artefact(r, "format", json!("mlmodelc"))), "format is \"mlmodelc\""),
+        (
+            "a parent",
+            Box::new(move |r| artefact(r, "compiled_from", json!({ "name": "x", "digest_root": "0".repeat(64) }))),
+            "compiled_from.digest_root is",
+        ),
+    ];
+    for (what, edit, part) in edits.into_iter().chain(more) {
         let told = edited(&release, edit);
         assert!(told.contains(part), "{what}: {told}");
     }
@@ -238,6 +355,18 @@ fn spelling_and_lists() {
 }
 
 #[test]
+fn a_kit_beside_a_release_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    released(dir.path());
+    fs_err::create_dir(dir.path().join("dist/enc.kit")).unwrap();
+    fs_err::write(dir.path().join("dist/enc.kit/kit.json"), "{}").unwrap();
+    let (code, out, err) = run(dir.path(), &["verify", "dist/enc", "dist/enc.kit"]);
+    assert!(code == 0 && err.contains("dist/enc.kit is a kit"), "{out}{err}");
+    let (code, _, err) = run(dir.path(), &["verify", "dist/enc.kit"]);
+    assert!(code == 3 && err.contains("is a kit, which `kit run` verifies"), "{err}");
+}
+
+#[test]
 fn what_is_no_release() {
     let dir = tempfile::tempdir().unwrap();
     let told = |name: &str| {
@@ -263,6 +392,88 @@ fn what_is_no_release() {
 }
 
 #[test]
+fn what_is_unusual_hides_nothing() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().unwrap();
+    let release = released(dir.path());
+    let (code, told) = changed(&release, |copy| {
+        std::os::unix::fs::symlink("README.md", copy.join("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(copy.join("socket")).unwrap();
+        fs_err::write(copy.join(std::ffi::OsStr::from_bytes(b"n\xff")), "").unwrap();
+        fs_err::create_dir_all(copy.join("a/b")).unwrap();
+        fs_err::write(copy.join("LICENSE"), "other").unwrap();
+        fs_err::write(copy.join("more"), "").unwrap();
+        fs_err::remove_file(copy.join("NOTICE")).unwrap();
+        std::os::unix::fs::symlink("README.md", copy.join("NOTICE")).unwrap();
+    });
+    assert_eq!(code, 4);
+    for part in [
+        "link is neither file nor folder",
+        "socket is neither file nor folder",
+        "is not UTF-8",
+        "a/b/ was added",
+        "LICENSE was changed",
+        "more was added",
+        "NOTICE is neither file nor folder",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!told.contains("NOTICE is missing"), "{told}");
+    let (code, told) = changed(&release, |copy| {
+        for path in contents(copy).into_keys().filter(|path| path != "SHA256SUMS") {
+            fs_err::remove_file(copy.join(path)).unwrap();
+        }
+    });
+    assert!(code == 4 && told.contains("LICENSE is missing, which SHA256SUMS lists"), "{told}");
+}
+
+#[test]
+fn a_folder_that_is_none_silences_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    released(dir.path());
+    let (code, out, _) = run(dir.path(), &["verify", "gone", "dist/enc", "--json"]);
+    let told: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &told["releases"][0]["faults"][0]["kind"]), (4, &json!("unreadable")));
+    assert_eq!(told["releases"][1]["faults"], json!([]));
+    assert!(told["releases"][1]["files"].as_u64().unwrap() > 5);
+}
+
+#[test]
+fn no_more_open_files_is_no_fault_of_a_release() {
+    let dir = tempfile::tempdir().unwrap();
+    released(dir.path());
+    let script = format!("ulimit -n 4; exec {} verify dist/enc", env!("CARGO_BIN_EXE_eg2-convert"));
+    let output = std::process::Command::new("sh").args(["-c", &script]).current_dir(dir.path()).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(
+        told.contains("could not be hashed") && !String::from_utf8_lossy(&output.stdout).contains("FAILED"),
+        "{told}"
+    );
+}
+
+#[test]
+fn another_versions_statement_is_of_these_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let release = released(dir.path());
+    let of_other = |subject: &str| {
+        changed(&release, |copy| {
+            let path = copy.join("release.json");
+            let mut record: ReleaseRecord = serde_json::from_slice(&fs_err::read(&path).unwrap()).unwrap();
+            record.tool.version = "0.0.1".into();
+            fs_err::write(&path, record.to_bytes().unwrap()).unwrap();
+            let statement = String::from_utf8(record.statement().unwrap()).unwrap();
+            fs_err::write(copy.join("release.intoto.json"), statement.replace("\"name\": \"NOTICE\"", subject))
+                .unwrap();
+            sums(copy);
+        })
+    };
+    assert_eq!(of_other("\"name\": \"NOTICE\""), (0, String::new()));
+    let (code, told) = of_other("\"name\": \"OTHER\"");
+    assert_eq!((code, told), (4, "fault release.intoto.json is not what the record makes of it".into()));
+}
+
+#[test]
 fn regions_are_counted_again_and_shared_hashes_announced() {
     let dir = tempfile::tempdir().unwrap();
     let path = compiler(dir.path(), 1);
@@ -282,6 +493,44 @@ fn regions_are_counted_again_and_shared_hashes_announced() {
         sums(copy);
     });
     assert!(code == 4 && told.contains("h16c: regions found 0, the record has 1"), "{told}");
+    let at = |r: &Value, format: &str| {
+        r["artefacts"].as_array().unwrap().iter().position(|bundle| bundle["format"] == format).unwrap()
+    };
+    type Edit<'e> = (&'e dyn Fn(&mut Value), &'static str);
+    let edits: [Edit; 4] = [
+        (
+            &|r| {
+                let gone = at(r, "aimodelc");
+                r["artefacts"].as_array_mut().unwrap().remove(gone);
+            },
+            "compiled bundles is []",
+        ),
+        (
+            &|r| {
+                let [model, compiled] = [at(r, "aimodel"), at(r, "aimodelc")];
+                r["artefacts"][compiled]["strip"] = r["artefacts"][model]["strip"].clone();
+            },
+            "strip.outcome is \"pass\", but \"not_run\" follows",
+        ),
+        (
+            &|r| {
+                let compiled = at(r, "aimodelc");
+                r["artefacts"][compiled]["regions"]["outcome"] = json!("fail");
+            },
+            "regions.outcome is \"fail\", but \"pass\" follows",
+        ),
+        (
+            &|r| {
+                let compiled = at(r, "aimodelc");
+                r["artefacts"][compiled]["compiled_from"]["name"] = r["artefacts"][compiled]["name"].clone();
+            },
+            "compiled_from.digest_root is",
+        ),
+    ];
+    for (edit, part) in edits {
+        let told = edited(&one, edit);
+        assert!(told.contains(part), "{part}: {told}");
+    }
     // Another model of that shape: the stub is the same, and what is loaded is not.
     fs_err::write(
         dir.path().join("made/made/main-h16c-delegates/MPSGraph/mpsExecutable.mpsgraphpackage/resources.bin"),

@@ -30,7 +30,8 @@ use crate::provenance::device::{DEVICE_VERSION, DeviceRecord, DeviceResult, Mach
 use crate::provenance::release::{Program, RELEASE_FILE, SUMS_FILE, Status};
 use crate::toolchain::{COREAI_CORE, Interrupt, Platform, Prefer, Search, Tool, version};
 use arm::{Compiler, Trial};
-use plan::{INPUTS_FOLDER, KIT_FILE, RELEASE_FOLDER};
+pub(super) use plan::KIT_FILE;
+use plan::{INPUTS_FOLDER, RELEASE_FOLDER};
 use runner::{Ask, Runner};
 use std::io;
 use std::path::{Path, PathBuf};

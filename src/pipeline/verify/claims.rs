@@ -1,30 +1,26 @@
 //! What the record says, against its recipe, against itself, and against the texts that are made of it.
 
 use super::fault::Fault;
+use super::files::files_of;
+use super::{gate, shape};
 use crate::digest::Digest;
 use crate::files;
-use crate::gate::{ENCODER_CHECKS, Limits, READER_CHECKS};
-use crate::passes::Precision;
 use crate::provenance::device::{before, merge};
-use crate::provenance::release::{
-    Gate, GateCheck, Judged, Left, Outcome, RECIPE_FILE, ReleaseRecord, Released, STATEMENT_FILE, Status,
-};
+use crate::provenance::release::{Left, RECIPE_FILE, RELEASE_FILE, ReleaseRecord, STATEMENT_FILE, Status};
 use crate::provenance::texts::{APACHE, LICENSE_FILE, NOTICE_FILE, README_FILE, notice, readme};
 use crate::provenance::{NEEDS_A_DEVICE, Tool};
 use crate::recipe::{LICENSE, Recipe};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::fmt::Display;
 use std::path::Path;
 
 /// Holds the record against all that is beside it.
 pub fn check(folder: &Path, record: &ReleaseRecord, faults: &mut Vec<Fault>, not_run: &mut Vec<Left>) {
     texts(folder, record, faults, not_run);
     let recipe = recipe(folder, record, faults);
+    shape::check(record, recipe.as_ref(), faults);
     for bundle in &record.artefacts {
-        let mut held = Held { bundle, record, faults };
-        held.identity();
-        held.gate(recipe.as_ref());
+        gate::check(bundle, record, recipe.as_ref(), faults);
     }
     devices(record, faults);
     follows("not_run", &json!(record.not_run), &json!(record.left_out()), faults);
@@ -57,7 +53,7 @@ fn devices(record: &ReleaseRecord, faults: &mut Vec<Fault>) {
 }
 
 /// A fault where `found` is not what follows.
-fn follows(field: impl Into<String>, found: &Value, expected: &Value, faults: &mut Vec<Fault>) {
+pub fn follows(field: impl Into<String>, found: &Value, expected: &Value, faults: &mut Vec<Fault>) {
     if found != expected {
         let short = |value: &Value| match value.to_string() {
             text if text.len() <= 200 => text,
@@ -79,6 +75,9 @@ fn texts(folder: &Path, record: &ReleaseRecord, faults: &mut Vec<Fault>, not_run
     if record.tool.name != tool.name || record.tool.version != tool.version {
         let reason = format!("{} {} made them, and this is {}", record.tool.name, record.tool.version, tool.version);
         not_run.push(Left { artefact: record.name.clone(), name: "texts".into(), reason });
+        if subjects(folder, record) == Some(false) {
+            faults.push(Fault::Text { file: STATEMENT_FILE });
+        }
         return;
     }
     if record.statement().is_ok_and(|expected| differs(STATEMENT_FILE, &expected)) {
@@ -89,6 +88,24 @@ fn texts(folder: &Path, record: &ReleaseRecord, faults: &mut Vec<Fault>, not_run
             faults.push(Fault::Text { file: name });
         }
     }
+}
+
+/// Whether the statement is of the files that the record lists and of the record itself, by name and digest. Whatever
+/// version made it, that much is in-toto's form and not this program's. None where there is no statement.
+fn subjects(folder: &Path, record: &ReleaseRecord) -> Option<bool> {
+    let read = |name: &str| files::read(&folder.join(name), files::TEXT_MAX).ok();
+    let found = read(STATEMENT_FILE)?;
+    let own = (RELEASE_FILE.to_string(), Digest::of(&read(RELEASE_FILE)?));
+    let listed = files_of(record).map(|(path, file)| (path, file.sha256)).chain([own]);
+    let mut expected: Vec<(String, String)> = listed.map(|(path, sha256)| (path, sha256.to_string())).collect();
+    let Ok(found) = crate::json::read(&found) else { return Some(false) };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let subjects = found["subject"].as_array().into_iter().flatten();
+    let mut found: Vec<(String, String)> =
+        subjects.map(|subject| (text(&subject["name"]), text(&subject["digest"]["sha256"]))).collect();
+    expected.sort_unstable();
+    found.sort_unstable();
+    Some(found == expected)
 }
 
 /// Reads the recipe and holds the record against it.
@@ -133,83 +150,4 @@ fn recipe(folder: &Path, record: &ReleaseRecord, faults: &mut Vec<Fault>) -> Opt
         }
     }
     Some(recipe)
-}
-
-/// One bundle of the record.
-struct Held<'a> {
-    bundle: &'a Released,
-    record: &'a ReleaseRecord,
-    faults: &'a mut Vec<Fault>,
-}
-
-impl Held<'_> {
-    fn follows(&mut self, field: impl Display, found: &Value, expected: &Value) {
-        follows(format!("{}: {field}", self.bundle.name), found, expected, self.faults);
-    }
-
-    /// The digest that was gated is the digest that ships, and so is the one that was compiled.
-    fn identity(&mut self) {
-        let bundle = self.bundle;
-        let root = Digest::root(bundle.files.iter().map(|file| (file.path.as_str(), file.sha256)));
-        self.follows("digest_root", &json!(bundle.digest_root), &json!(root));
-        let bytes: u64 = bundle.files.iter().map(|file| file.size).fold(0, u64::saturating_add);
-        self.follows("bytes", &json!(bundle.bytes), &json!(bytes));
-        if bundle.strip.outcome == Outcome::Pass {
-            self.follows("strip.after", &json!(bundle.strip.after), &json!(bundle.digest_root));
-        }
-        if let Some(parent) = &bundle.compiled_from {
-            let known = self.record.artefacts.iter().find(|other| other.name == parent.name).map(|b| b.digest_root);
-            self.follows("compiled_from.digest_root", &json!(parent.digest_root), &json!(known));
-        }
-    }
-
-    fn gate(&mut self, recipe: Option<&Recipe>) {
-        let gate = &self.bundle.gate;
-        let Some(judged) = &gate.judged else {
-            self.outcome("gate", gate.outcome, Outcome::NotRun);
-            return;
-        };
-        self.follows("gate.judged.digest_root", &json!(judged.digest_root), &json!(self.bundle.digest_root));
-        self.outcome("gate", gate.outcome, Gate::outcome_of(&judged.checks));
-        let had: BTreeSet<&str> = judged.checks.iter().map(|check| check.name.as_str()).collect();
-        let all: &[&str] = if self.record.model == "encoder" { &ENCODER_CHECKS } else { &READER_CHECKS };
-        for name in all.iter().chain(&["source"]).filter(|name| !had.contains(*name)) {
-            self.outcome(name, Outcome::Pass, Outcome::NotRun);
-        }
-        let limits = recipe.and_then(|recipe| self.limits(judged, recipe));
-        if let Some(limits) = limits {
-            self.follows("gate.judged.limits", &judged.limits, &json!(limits));
-        }
-        for check in &judged.checks {
-            self.check(check, limits.as_ref());
-        }
-    }
-
-    fn check(&mut self, check: &GateCheck, limits: Option<&Limits>) {
-        self.outcome(&format!("gate.{}", check.name), check.outcome, GateCheck::outcome_of(&check.measures));
-        for measure in &check.measures {
-            let Some(limit) = limits.and_then(|limits| limits.of_measure(&check.name, &measure.name)) else { continue };
-            self.follows(
-                format_args!("gate.{}.{}.limit", check.name, measure.name),
-                &json!(measure.limit),
-                &json!(limit),
-            );
-        }
-    }
-
-    fn outcome(&mut self, check: &str, said: Outcome, follows: Outcome) {
-        if said != follows {
-            let artefact = self.bundle.name.clone();
-            self.faults.push(Fault::Check { artefact, check: check.into(), said, follows });
-        }
-    }
-
-    /// The limits that the recipe and the bundle's numbers lead to.
-    fn limits(&self, judged: &Judged, recipe: &Recipe) -> Option<Limits> {
-        let precision = Precision::ALL.into_iter().find(|precision| precision.name() == judged.precision)?;
-        let limits = Limits::of(precision);
-        let scale = self.bundle.made["stages"]["functions"][0]["author"]["scale"].as_f64();
-        let limits = scale.map_or(limits, |scale| limits.at_scale(scale));
-        limits.with(&recipe.gate.as_ref()?.limits).ok()
-    }
 }

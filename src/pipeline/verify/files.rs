@@ -1,7 +1,7 @@
 //! Every file of a release, against the list of digests and against the record.
 
 use super::fault::Fault;
-use crate::bundle::Tree;
+use crate::bundle::{FileDigest, Listing, Tree, TreeError};
 use crate::digest::Digest;
 use crate::files;
 use crate::provenance::release::{RELEASE_FILE, ReleaseRecord, STATEMENT_FILE, SUMS_FILE};
@@ -12,27 +12,23 @@ use serde::de::value::Error as ValueError;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The files that are there, the list of digests apart.
-pub fn listed(folder: &Path, faults: &mut Vec<Fault>) -> Tree {
-    match Tree::of(folder) {
-        Ok(mut tree) => {
-            tree.files.retain(|file| file.path != SUMS_FILE);
-            tree
-        }
-        Err(error) => {
-            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            faults.push(Fault::Unreadable { why: format!("{error}{cause}") });
-            Tree { files: Vec::new() }
-        }
+/// All that is there, the list of digests apart. What is no regular file that can be read is a fault of its own.
+///
+/// # Errors
+/// The system has no more files to open.
+pub fn listed(folder: &Path, faults: &mut Vec<Fault>) -> Result<Listing, TreeError> {
+    let mut listing = Listing::of(folder)?;
+    listing.tree.files.retain(|file| file.path != SUMS_FILE);
+    for error in listing.odd.values() {
+        let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        faults.push(Fault::Unreadable { why: format!("{error}{cause}") });
     }
+    Ok(listing)
 }
 
 /// Holds the files against both lists, and tells each fault once.
-pub fn check(folder: &Path, there: &Tree, record: Option<&ReleaseRecord>, faults: &mut Vec<Fault>) {
-    // Where the files cannot be listed, nothing is told of each.
-    if there.files.is_empty() {
-        return;
-    }
+pub fn check(folder: &Path, listing: &Listing, record: Option<&ReleaseRecord>, faults: &mut Vec<Fault>) {
+    let there = &listing.tree;
     let found: BTreeMap<&str, Digest> = there.files.iter().map(|file| (file.path.as_str(), file.sha256)).collect();
     let text = files::read(&folder.join(SUMS_FILE), files::TEXT_MAX);
     let mut lists: Vec<(&str, BTreeMap<String, Digest>)> = Vec::new();
@@ -51,23 +47,49 @@ pub fn check(folder: &Path, there: &Tree, record: Option<&ReleaseRecord>, faults
         Err(error) => faults.push(Fault::Unreadable { why: format!("{SUMS_FILE} could not be read: {error}") }),
     }
     if let Some(record) = record {
-        let mut list = of_record(record);
+        let mut list: BTreeMap<String, Digest> = files_of(record).map(|(path, file)| (path, file.sha256)).collect();
         // It cannot have its own digest, nor that of what is made of it.
         for own in [RELEASE_FILE, STATEMENT_FILE] {
             list.extend(found.get(own).map(|sha256| (own.to_string(), *sha256)));
         }
         lists.push((RELEASE_FILE, list));
     }
+    let lists_named = lists.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" and ");
+    // No list has folders, so one without files is in none.
+    faults.extend(listing.empty.iter().map(|path| Fault::Extra { path: path.clone(), by: lists_named.clone() }));
+    let before = faults.len();
     held(&found, &lists, faults);
+    // What is there and cannot be read was told of already.
+    let told = |path: &str| {
+        let of =
+            |odd: &String| path.strip_prefix(odd.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        listing.odd.keys().any(of)
+    };
+    let held = faults.split_off(before);
+    faults.extend(held.into_iter().filter(|fault| !matches!(fault, Fault::Missing { path, .. } if told(path))));
+    if let Some(record) = record {
+        sizes(there, record, faults);
+    }
 }
 
-/// Paths and digests of all that the record lists.
-fn of_record(record: &ReleaseRecord) -> BTreeMap<String, Digest> {
+/// The size of every file that has the digest it should have.
+fn sizes(there: &Tree, record: &ReleaseRecord, faults: &mut Vec<Fault>) {
+    let real: BTreeMap<&str, &FileDigest> = there.files.iter().map(|file| (file.path.as_str(), file)).collect();
+    for (path, listed) in files_of(record) {
+        let Some(real) = real.get(path.as_str()).filter(|real| real.sha256 == listed.sha256) else { continue };
+        if real.size != listed.size {
+            let (found, follows) = (listed.size.to_string(), real.size.to_string());
+            faults.push(Fault::Field { field: format!("{path}: size"), found, follows });
+        }
+    }
+}
+
+/// All that the record lists, by paths in the release.
+pub fn files_of(record: &ReleaseRecord) -> impl Iterator<Item = (String, &FileDigest)> {
     let bundles = record.artefacts.iter();
     let inside =
-        bundles.flat_map(|bundle| bundle.files.iter().map(move |f| (format!("{}/{}", bundle.name, f.path), f.sha256)));
-    let beside = record.files.iter().map(|file| (file.path.clone(), file.sha256));
-    inside.chain(beside).collect()
+        bundles.flat_map(|bundle| bundle.files.iter().map(move |f| (format!("{}/{}", bundle.name, f.path), f)));
+    inside.chain(record.files.iter().map(|file| (file.path.clone(), file)))
 }
 
 fn held(found: &BTreeMap<&str, Digest>, lists: &[(&str, BTreeMap<String, Digest>)], faults: &mut Vec<Fault>) {

@@ -8,13 +8,17 @@ mod bundles;
 mod claims;
 mod fault;
 mod files;
+mod gate;
 mod merge;
+mod shape;
 
 pub use fault::Fault;
 pub use merge::{MergeFailure, Merged, merge_into};
 
+use crate::bundle::TreeError;
 use crate::bundle::compiled::{Announcement, Identity, shared_hash};
 use crate::files as regular;
+use crate::pipeline::kit::KIT_FILE;
 use crate::provenance::release::{Left, RELEASE_FILE, RELEASE_VERSION, ReleaseRecord, SUMS_FILE};
 use serde::Serialize;
 use serde_json::Value;
@@ -40,6 +44,21 @@ pub struct Verified {
     /// The bundles, for telling apart those that share `main.hash`.
     #[serde(skip)]
     pub identities: Vec<Identity>,
+}
+
+impl Verified {
+    fn unreadable(folder: &Path, error: &VerifyError) -> Verified {
+        let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        Verified {
+            path: folder.into(),
+            name: None,
+            files: 0,
+            bytes: 0,
+            faults: vec![Fault::Unreadable { why: format!("{error}{cause}") }],
+            not_run: Vec::new(),
+            identities: Vec::new(),
+        }
+    }
 }
 
 fn shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
@@ -72,29 +91,40 @@ pub enum VerifyError {
     Kit { path: PathBuf },
     #[error("{} is no release: it has neither {RELEASE_FILE} nor {SUMS_FILE}", path.display())]
     NotRelease { path: PathBuf },
+    #[error("{} could not be hashed, which says nothing of what it holds", path.display())]
+    Exhausted { path: PathBuf, source: TreeError },
 }
-
-/// What a kit has and no release.
-const KIT_FILE: &str = "kit.json";
 
 /// Verifies the releases in those folders.
 ///
 /// # Errors
-/// A folder cannot be read or holds no release. A release that is not whole is no error: it has faults.
+/// The only folder cannot be read or holds no release; beside others that is a fault, so that theirs are told. A release
+/// that is not whole is no error: it has faults. That no more files can be opened is an error always.
 pub fn verify(folders: &[PathBuf]) -> Result<Verification, VerifyError> {
     // A kit stands beside its release, so `dist/*` names both.
-    let (kits, folders): (Vec<&PathBuf>, Vec<&PathBuf>) =
-        folders.iter().partition(|path| path.join(KIT_FILE).is_file());
+    let (kits, folders): (Vec<&PathBuf>, Vec<&PathBuf>) = folders.iter().partition(|path| is_kit(path));
     if let (Some(kit), true) = (kits.first(), folders.is_empty()) {
         return Err(VerifyError::Kit { path: kit.to_path_buf() });
     }
     for kit in kits {
         tracing::warn!("{} is a kit, which is left to `kit run`", kit.display());
     }
-    let releases = folders.into_iter().map(|folder| one(folder)).collect::<Result<Vec<_>, _>>()?;
+    let among = |folder: &&PathBuf| match one(folder) {
+        Err(error @ (VerifyError::Io { .. } | VerifyError::NotRelease { .. })) if folders.len() > 1 => {
+            Ok(Verified::unreadable(folder, &error))
+        }
+        verified => verified,
+    };
+    let releases = folders.iter().map(among).collect::<Result<Vec<_>, _>>()?;
     // The same release named twice shares all with itself, which is nothing to announce.
     let identities: Vec<Identity> = releases.iter().flat_map(|release| release.identities.clone()).collect();
     Ok(Verification { announcements: shared_hash(&identities), releases })
+}
+
+/// Whether the folder is what `release --kit` packs: by its name, its plan, and that it is no release itself.
+fn is_kit(folder: &Path) -> bool {
+    let named = folder.extension().is_some_and(|ending| ending == "kit");
+    named && folder.join(KIT_FILE).is_file() && !folder.join(RELEASE_FILE).exists()
 }
 
 fn one(folder: &Path) -> Result<Verified, VerifyError> {
@@ -106,7 +136,8 @@ fn one(folder: &Path) -> Result<Verified, VerifyError> {
         return Err(VerifyError::NotRelease { path: folder.into() });
     }
     let mut faults = Vec::new();
-    let listed = files::listed(folder, &mut faults);
+    let exhausted = |source| VerifyError::Exhausted { path: folder.into(), source };
+    let listing = files::listed(folder, &mut faults).map_err(exhausted)?;
     let record = match read(folder) {
         Ok((record, bytes)) => {
             if record.to_bytes().is_ok_and(|own| own != bytes) {
@@ -119,12 +150,12 @@ fn one(folder: &Path) -> Result<Verified, VerifyError> {
             None
         }
     };
-    files::check(folder, &listed, record.as_ref(), &mut faults);
+    files::check(folder, &listing, record.as_ref(), &mut faults);
     let mut verified = Verified {
         path: folder.into(),
         name: record.as_ref().map(|record| record.name.clone()),
-        files: listed.files.len(),
-        bytes: listed.files.iter().map(|file| file.size).sum(),
+        files: listing.tree.files.len(),
+        bytes: listing.tree.files.iter().map(|file| file.size).sum(),
         faults,
         not_run: Vec::new(),
         identities: Vec::new(),
