@@ -486,7 +486,13 @@ fn regions_are_counted_again_and_shared_hashes_announced() {
     };
     type Edit<'e> = (&'e dyn Fn(&mut Value), &'static str);
     let edits: [Edit; 4] = [
-        (&|r| drop(r["artefacts"].as_array_mut().unwrap().remove(at(r, "aimodelc"))), "compiled bundles is []"),
+        (
+            &|r| {
+                let compiled = at(r, "aimodelc");
+                r["artefacts"].as_array_mut().unwrap().remove(compiled);
+            },
+            "compiled bundles is []",
+        ),
         (
             &|r| {
                 let [model, compiled] = [at(r, "aimodel"), at(r, "aimodelc")];
