@@ -500,8 +500,8 @@ fn regions_are_counted_again_and_shared_hashes_announced() {
     let edits: [Edit; 4] = [
         (
             &|r| {
-                let gone = at(r, "aimodelc");
-                r["artefacts"].as_array_mut().unwrap().remove(gone);
+                let compiled = at(r, "aimodelc");
+                r["artefacts"].as_array_mut().unwrap().remove(compiled);
             },
             "compiled bundles is []",
         ),
