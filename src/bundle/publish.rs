@@ -1,10 +1,15 @@
 //! Publishing in one step: a bundle is made beside its destination and renamed into place.
 //!
-//! Whatever fails, and wherever, the destination is the old bundle or the new one, whole. Data is left to the system
-//! to flush, so this holds for a process that dies and not for a machine that does.
+//! Whatever fails, the destination is the old bundle or the new one, whole. A process that is killed keeps that promise
+//! too where the file system can exchange two folders in one step: APFS and the common ones of Linux. On others, such
+//! as NFS, the old bundle is moved aside first, and a kill right then leaves it in the stage and nothing at the
+//! destination. Bundles that are published together are each whole after a kill, but maybe not all of them are new.
+//! Data is left to the system to flush, so nothing is promised for a machine that dies.
 
 use super::{Tree, TreeError};
 use crate::files::{self, Replacement};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write};
@@ -82,6 +87,8 @@ pub struct Stage {
     spare: Option<File>,
     /// Whether the folder holds the only copy of the old bundle.
     keep: bool,
+    /// Whether the old bundle stands where the new one was made.
+    exchanged: bool,
 }
 
 impl Drop for Stage {
@@ -134,7 +141,7 @@ impl Stage {
         let folder =
             tempfile::Builder::new().prefix(&prefix).tempdir_in(room.unwrap_or(&parent)).map_err(unwritable)?;
         let new = folder.path().join(name);
-        let stage = Stage { destination: parent.join(name), new, folder, spare, keep: false };
+        let stage = Stage { destination: parent.join(name), new, folder, spare, keep: false, exchanged: false };
         std::fs::create_dir(&stage.new).map_err(unwritable)?;
         Ok(stage)
     }
@@ -196,30 +203,57 @@ impl Stage {
         }
     }
 
-    fn take(&mut self, step: Step) -> Result<Outcome, PublishError> {
-        let at = |source| PublishError::Rename { path: self.destination.display().to_string(), source };
+    /// Takes the step that was planned, or the one that is right by now, where another process published meanwhile.
+    fn take(&mut self, step: &mut Step, new: &Tree, replace: Replace) -> Result<Outcome, PublishError> {
         match step {
             Step::Leave => return Ok(Outcome::Unchanged),
-            Step::Place => std::fs::rename(&self.new, &self.destination).map_err(at)?,
-            Step::Exchange => {
-                std::fs::rename(&self.destination, self.old()).map_err(at)?;
-                if let Err(source) = std::fs::rename(&self.new, &self.destination) {
-                    self.put_back()?;
-                    return Err(PublishError::Rename { path: self.destination.display().to_string(), source });
+            Step::Exchange => self.exchange()?,
+            Step::Place => match std::fs::rename(&self.new, &self.destination) {
+                Ok(()) => {}
+                Err(error) if is_taken(&error) => {
+                    *step = self.step(new, replace)?;
+                    match step {
+                        Step::Leave => return Ok(Outcome::Unchanged),
+                        Step::Exchange => self.exchange()?,
+                        // Gone again: the one that is at it may have its way.
+                        Step::Place => return Err(self.unmoved(error)),
+                    }
                 }
-            }
+                Err(error) => return Err(self.unmoved(error)),
+            },
         }
         Ok(Outcome::Published)
+    }
+
+    fn unmoved(&self, source: io::Error) -> PublishError {
+        PublishError::Rename { path: self.destination.display().to_string(), source }
+    }
+
+    /// Puts the new bundle in the place of the old one, which comes into the stage and goes with it.
+    fn exchange(&mut self) -> Result<(), PublishError> {
+        self.exchanged = exchange(&self.new, &self.destination).map_err(|error| self.unmoved(error))?;
+        if self.exchanged { Ok(()) } else { self.exchange_by_renames() }
+    }
+
+    /// The same where the system cannot do it in one step.
+    fn exchange_by_renames(&mut self) -> Result<(), PublishError> {
+        std::fs::rename(&self.destination, self.old()).map_err(|error| self.unmoved(error))?;
+        if let Err(source) = std::fs::rename(&self.new, &self.destination) {
+            self.put_back()?;
+            return Err(self.unmoved(source));
+        }
+        Ok(())
     }
 
     /// Undoes a step that was taken.
     fn undo(&mut self, step: Step) -> Result<(), PublishError> {
         let back = match step {
             Step::Leave => return Ok(()),
+            Step::Exchange if self.exchanged => exchange(&self.new, &self.destination).map(drop),
             Step::Place | Step::Exchange => std::fs::rename(&self.destination, &self.new),
         };
         back.map_err(|source| PublishError::Withdraw { path: self.destination.display().to_string(), source })?;
-        if step == Step::Exchange { self.put_back() } else { Ok(()) }
+        if step == Step::Exchange && !self.exchanged { self.put_back() } else { Ok(()) }
     }
 
     /// Moves the old bundle back to the destination.
@@ -236,6 +270,23 @@ impl Stage {
     fn old(&self) -> PathBuf {
         self.folder.path().join("old")
     }
+}
+
+/// Exchanges what is at two paths, at once. Gives `false`, and changes nothing, where the system or the file system has
+/// no such step.
+fn exchange(one: &Path, other: &Path) -> io::Result<bool> {
+    match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(true),
+        // The last two are one number on Linux and two on macOS.
+        Err(error) if [Errno::NOSYS, Errno::INVAL, Errno::OPNOTSUPP, Errno::NOTSUP].contains(&error) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether a folder was not renamed because something stands there.
+fn is_taken(error: &io::Error) -> bool {
+    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, NotADirectory};
+    [AlreadyExists, DirectoryNotEmpty, NotADirectory].contains(&error.kind())
 }
 
 /// How a bundle gets to its destination.
@@ -258,12 +309,12 @@ pub fn commit(bundles: Vec<(Stage, &Tree)>, replace: Replace) -> Result<Vec<Outc
     let mut planned = Vec::new();
     for (stage, tree) in bundles {
         let step = stage.step(tree, replace)?;
-        planned.push((stage, step));
+        planned.push((stage, tree, step));
     }
     let mut outcomes = Vec::new();
     let mut failed = None;
-    for (stage, step) in &mut planned {
-        match stage.take(*step) {
+    for (stage, tree, step) in &mut planned {
+        match stage.take(step, tree, replace) {
             Ok(outcome) => outcomes.push(outcome),
             Err(error) => {
                 failed = Some(error);
@@ -272,7 +323,7 @@ pub fn commit(bundles: Vec<(Stage, &Tree)>, replace: Replace) -> Result<Vec<Outc
         }
     }
     let Some(mut error) = failed else { return Ok(outcomes) };
-    for (stage, step) in planned.iter_mut().take(outcomes.len()).rev() {
+    for (stage, _, step) in planned.iter_mut().take(outcomes.len()).rev() {
         // What could not be undone is what the user has to know of.
         if let Err(worse) = stage.undo(*step) {
             error = worse;
@@ -440,5 +491,101 @@ mod tests {
         assert!(matches!(commit(vec![(stage, &tree)], Replace::Force), Err(PublishError::Rename { .. })));
         assert_eq!(fs_err::read_to_string(bundle.join("file")).unwrap(), "1");
         assert_eq!(listed(dir.path()), ["b"]);
+    }
+
+    /// A stage for `destination` with a file in it, and the file's tree.
+    fn staged(destination: &Path, content: &str) -> (Stage, Tree) {
+        let stage = Stage::new(destination, 1).unwrap();
+        fs_err::write(stage.path().join("file"), content).unwrap();
+        let tree = Tree::of(stage.path()).unwrap();
+        (stage, tree)
+    }
+
+    #[test]
+    fn the_old_bundle_is_there_until_the_new_one_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let bundle = dir.path().join("b");
+        let content = || fs_err::read_to_string(bundle.join("file"));
+        made(&bundle, "1", Replace::Never).unwrap();
+        let (done, stop) = (std::sync::atomic::AtomicBool::new(false), std::sync::atomic::Ordering::SeqCst);
+        std::thread::scope(|threads| {
+            let watcher = threads.spawn(|| {
+                let mut seen = 0;
+                // A folder that is looked up by its path: a file in it may be removed between the look-up and the read.
+                while !done.load(stop) {
+                    assert!(bundle.symlink_metadata().is_ok(), "gone after {seen} looks");
+                    seen += 1;
+                }
+            });
+            for round in 0..200 {
+                assert_eq!(made(&bundle, &round.to_string(), Replace::Force).unwrap(), Outcome::Published);
+            }
+            done.store(true, stop);
+            watcher.join().unwrap();
+        });
+        assert_eq!(content().unwrap(), "199");
+        assert_eq!(listed(dir.path()), ["b"]);
+    }
+
+    #[test]
+    fn an_exchange_is_undone_either_way() {
+        for at_once in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let bundle = dir.path().join("b");
+            let content = || fs_err::read_to_string(bundle.join("file")).unwrap();
+            made(&bundle, "1", Replace::Never).unwrap();
+            let (mut stage, _) = staged(&bundle, "2");
+            if at_once {
+                stage.exchange().unwrap()
+            } else {
+                stage.exchange_by_renames().unwrap()
+            }
+            assert_eq!((content(), stage.exchanged), ("2".into(), at_once));
+            stage.undo(Step::Exchange).unwrap();
+            assert_eq!(content(), "1");
+            drop(stage);
+            assert_eq!(listed(dir.path()), ["b"]);
+        }
+    }
+
+    #[test]
+    fn two_renames_of_which_the_second_fails_are_rolled_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let bundle = dir.path().join("b");
+        made(&bundle, "1", Replace::Never).unwrap();
+        let (mut stage, _) = staged(&bundle, "2");
+        fs_err::remove_dir_all(stage.path()).unwrap();
+        assert!(matches!(stage.exchange_by_renames(), Err(PublishError::Rename { .. })));
+        drop(stage);
+        assert_eq!(fs_err::read_to_string(bundle.join("file")).unwrap(), "1");
+        assert_eq!(listed(dir.path()), ["b"]);
+    }
+
+    #[test]
+    fn what_came_after_the_check_is_looked_at_again() {
+        let cases = [("1", Replace::Never, true), ("2", Replace::Never, false), ("2", Replace::Force, true)];
+        for (theirs, replace, good) in cases {
+            let dir = tempfile::tempdir().unwrap();
+            let bundle = dir.path().join("b");
+            let (mut stage, tree) = staged(&bundle, "1");
+            let mut step = stage.step(&tree, replace).unwrap();
+            assert_eq!(step, Step::Place);
+            made(&bundle, theirs, Replace::Never).unwrap();
+            let taken = stage.take(&mut step, &tree, replace);
+            match (theirs, good) {
+                ("1", _) => assert_eq!((taken.unwrap(), step), (Outcome::Unchanged, Step::Leave)),
+                (_, true) => assert_eq!((taken.unwrap(), step), (Outcome::Published, Step::Exchange)),
+                (_, false) => assert!(matches!(taken, Err(PublishError::Exists { .. }))),
+            }
+            drop(stage);
+            let now = if good { "1" } else { theirs };
+            assert_eq!(fs_err::read_to_string(bundle.join("file")).unwrap(), now);
+            assert_eq!(listed(dir.path()), ["b"]);
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (mut stage, tree) = staged(&dir.path().join("b"), "1");
+        fs_err::write(dir.path().join("b"), "mine").unwrap();
+        let taken = stage.take(&mut Step::Place, &tree, Replace::Force);
+        assert!(matches!(taken, Err(PublishError::NotFolder { .. })));
     }
 }

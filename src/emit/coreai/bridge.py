@@ -2,11 +2,15 @@
 
 An answer is always written, errors included; where there is none, the serializer crashed. Nothing here knows a model.
 """
+import os
+
+# Taken first: loading the libraries takes seconds, in which the parent may die.
+PARENT = os.getppid()
+
 import asyncio
 import hashlib
 import json
 import mmap
-import os
 import sys
 import time
 from importlib import metadata as packages
@@ -289,6 +293,16 @@ def execute(request):
     return {"outputs": answers}
 
 
+def abandoned():
+    """Whether nobody is left to ask anything. The parent is a shell where the interpreter is behind a script, and was
+    another process already where the tool died before this one could look, so the tool itself is looked for too."""
+    try:
+        os.kill(int(os.environ["EG2_CONVERT_PID"]), 0)
+    except ProcessLookupError:
+        return True
+    return os.getppid() != PARENT
+
+
 def awaited(path):
     """The request, once it is there. The libraries are loaded meanwhile; what is wrong with them is told later."""
     if not path.exists():
@@ -296,9 +310,8 @@ def awaited(path):
             import coreai.authoring, coreai.authoring.context, coreai.runtime, coreai._compiler.ir
         except Exception:
             pass
-    parent = os.getppid()
     while not path.exists():
-        if os.getppid() != parent:
+        if abandoned():
             os._exit(1)
         time.sleep(0.001)
     return json.loads(path.read_text())

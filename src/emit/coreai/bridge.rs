@@ -200,6 +200,8 @@ impl Bridge {
         }
         // What the runtime leaves when it is stopped goes with the folder.
         let command = Command::new(&self.python).args(["-I", "-c", SCRIPT]).arg(&request).env("TMPDIR", folder);
+        // For the process to end by itself where this one is killed.
+        let command = command.env("EG2_CONVERT_PID", std::process::id().to_string());
         let interrupt = self.interrupt.clone();
         let process = thread::spawn(move || run(Tool::Python, &command, LIMITS, &interrupt));
         Ok(Worker { python: self.python.clone(), request, answer, process: Some(process) })
