@@ -248,6 +248,15 @@ fn the_whole_way_there_and_back() {
     assert_eq!(taken_back.to_bytes().unwrap(), before);
     assert!(merge(&mut merged, record).is_err());
 
+    // Into a release that was unpacked somewhere, beside which nothing may be left.
+    let unpacked = tempfile::tempdir().unwrap();
+    copy(&MADE.path().join("dist/reader"), &unpacked.path().join("reader"));
+    let given = mac.at("reader.device.json");
+    let (code, out, err) = run(unpacked.path(), &["verify", "reader", "--merge", given.to_str().unwrap()]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(fs_err::read(unpacked.path().join("reader/release.json")).unwrap(), merged.to_bytes().unwrap());
+    assert_eq!(listed(unpacked.path()), ["reader"]);
+
     let (code, told) = mac.run("good", &[]);
     assert_eq!(code, 2);
     insta::assert_snapshot!(told, @"error: [dir]/reader.device.json is there already; --force replaces it");
