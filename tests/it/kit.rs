@@ -1,6 +1,6 @@
 //! `release --kit` and `kit run`, with stand-ins for Apple's compiler and for the runtime of a Mac.
 
-use crate::cli::{command, fixture, listed};
+use crate::cli::{command, fixture, listed, run};
 use crate::compiled_tree::Tree;
 use crate::python::coreai_python;
 use eg2_convert::provenance::device::{DeviceRecord, Thermal, merge};
