@@ -155,9 +155,28 @@ mod tests {
     fn no_litter_stays_and_nothing_of_others_goes() {
         let none: Vec<String> = Vec::new();
         assert_eq!(left(&[], |_| {}), none);
-        assert_eq!(left(&["work/killed/.r.abc/r"], |_| {}), none, "what a killed one left");
         assert_eq!(left(&["cache", "work"], |_| {}), [".release", ".release/cache", ".release/work"]);
         let other = |hidden: &Path| fs_err::create_dir(hidden.join("work/other")).unwrap();
         assert_eq!(left(&[], other), [".release", ".release/work", ".release/work/other"]);
+    }
+
+    #[test]
+    fn what_a_killed_one_left_goes_with_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let hidden = dir.path().join(HIDDEN);
+        let room = Workroom::open(&hidden.join(ROOMS)).unwrap();
+        let path = room.path().to_path_buf();
+        let files: Vec<PathBuf> = fs_err::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
+        drop(room);
+        // As it was, and a stage in it, but nobody holds it.
+        fs_err::create_dir_all(path.join(".r.abc/r")).unwrap();
+        for file in files {
+            fs_err::write(file, "").unwrap();
+        }
+        {
+            let _tidy = Tidy(&hidden);
+            let _room = Workroom::open(&hidden.join(ROOMS)).unwrap();
+        }
+        assert_eq!(fs_err::read_dir(dir.path()).unwrap().count(), 0);
     }
 }
