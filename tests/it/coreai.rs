@@ -202,3 +202,59 @@ fn the_dialect_text_is_written_beside_a_bundle() {
     assert!(text.starts_with(&format!("module {{\n{graph}")) && text.ends_with("} loc(unknown)\n"));
     assert!(text.contains("dense_resource<p0>"));
 }
+
+/// The processes whose environment has that variable; the tool gives the workers its own.
+#[cfg(target_os = "linux")]
+fn processes(variable: &str) -> Vec<String> {
+    let of = |pid: String| {
+        let variables = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+        variables.split(|byte| *byte == 0).any(|have| have == variable.as_bytes()).then_some(pid)
+    };
+    let entries = fs_err::read_dir("/proc").unwrap();
+    let names = entries.filter_map(|entry| entry.unwrap().file_name().into_string().ok());
+    names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter_map(of).collect()
+}
+
+/// Killed before the interpreter has begun, while it loads the libraries, and when it waits for the request.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_serializer_outlives_a_tool_that_was_killed() {
+    use std::time::{Duration, Instant};
+    let dir = tempfile::tempdir().unwrap();
+    let mark = format!("EG2_TEST_MARK={}", dir.path().display());
+    // As slow as from a cold disk, so that the kill comes first.
+    let slow = |name: &str, before: &str| {
+        let python = dir.path().join(name);
+        fs_err::rename(tampered(dir.path(), before), &python).unwrap();
+        python
+    };
+    let begins = "import time\ntime.sleep(2)";
+    let loading = "\
+import sys
+class Slow:
+    def find_spec(self, name, *rest):
+        if name == \"coreai\":
+            import time
+            time.sleep(2)
+sys.meta_path.insert(0, Slow())";
+    for (python, after) in [(slow("begins", begins), 300), (slow("loads", loading), 600), (coreai_python(), 300)] {
+        let mut tool = std::process::Command::new(assert_cmd::cargo::cargo_bin("eg2-convert"));
+        tool.current_dir(dir.path()).env("HOME", dir.path()).env("EG2_COREAI_PYTHON", &python);
+        tool.env("EG2_TEST_MARK", dir.path()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        tool.args(["encoder", "--bucket", "200", "--format", "aimodel", "--checkpoint"]).arg(fixture("encoder_eg2"));
+        let mut tool = tool.spawn().unwrap();
+        let alone = Instant::now();
+        while processes(&mark).len() < 2 {
+            assert!(alone.elapsed() < Duration::from_secs(60), "no worker was started");
+            assert!(tool.try_wait().unwrap().is_none(), "the tool ended first");
+        }
+        std::thread::sleep(Duration::from_millis(after));
+        tool.kill().unwrap();
+        tool.wait().unwrap();
+        let killed = Instant::now();
+        while !processes(&mark).is_empty() {
+            assert!(killed.elapsed() < Duration::from_secs(10), "a worker is still there");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}

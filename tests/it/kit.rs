@@ -1,6 +1,6 @@
 //! `release --kit` and `kit run`, with stand-ins for Apple's compiler and for the runtime of a Mac.
 
-use crate::cli::{command, fixture, listed};
+use crate::cli::{command, fixture, listed, run};
 use crate::compiled_tree::Tree;
 use crate::python::coreai_python;
 use eg2_convert::provenance::device::{DeviceRecord, Thermal, merge};
@@ -256,6 +256,15 @@ fn the_whole_way_there_and_back() {
     let taken_back = eg2_convert::provenance::device::before(&merged).unwrap();
     assert_eq!(taken_back.to_bytes().unwrap(), before);
     assert!(merge(&mut merged, record).is_err());
+
+    // Into a release that was unpacked somewhere, beside which nothing may be left.
+    let unpacked = tempfile::tempdir().unwrap();
+    copy(&MADE.path().join("dist/reader"), &unpacked.path().join("reader"));
+    let given = mac.at("reader.device.json");
+    let (code, out, err) = run(unpacked.path(), &["verify", "reader", "--merge", given.to_str().unwrap()]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(fs_err::read(unpacked.path().join("reader/release.json")).unwrap(), merged.to_bytes().unwrap());
+    assert_eq!(listed(unpacked.path()), ["reader"]);
 
     let (code, told) = mac.run("good", &[]);
     assert_eq!(code, 2);

@@ -12,7 +12,7 @@ mod kit;
 mod source;
 mod stages;
 
-pub(super) use cache::{CacheError, link};
+pub(super) use cache::{CacheError, Workroom, link};
 pub use error::{ReleaseError, SourceError, StageError};
 pub use kit::KitReport;
 pub use stages::StageReport;
@@ -24,7 +24,7 @@ use crate::emit::coreai::Bridge;
 use crate::provenance::release::ReleaseRecord;
 use crate::recipe::Recipe;
 use crate::toolchain::{Interrupt, Search};
-use cache::{Cache, Workroom};
+use cache::Cache;
 use serde::Serialize;
 use source::Source;
 use stages::Stages;
@@ -37,7 +37,7 @@ use std::time::Instant;
 const PINNED_REVISION: &str = "914f7f89";
 
 /// Hidden folder of the destination for what is being made and for the cache.
-const HIDDEN: &str = ".release";
+pub(super) const HIDDEN: &str = ".release";
 
 /// What to release, and how.
 #[derive(Clone, Debug)]
