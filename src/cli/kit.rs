@@ -100,7 +100,7 @@ fn report(ran: &KitRan, seconds: f64) -> Report {
         (false, true) => Checks::NotRun,
         (false, false) => Checks::Passed,
     };
-    let json = json!({ "path": ran.path, "record": record, "seconds": seconds });
+    let json = json!({ "path": ran.path.display().to_string(), "record": record, "seconds": seconds });
     Report { text: table.wrapped(), json, checks }
 }
 

@@ -90,6 +90,8 @@ impl Limits {
             "flips" => vec![Held { name: "flips", bound: Bound::AtMost, limit: None }],
             "transcripts" | "audio transcripts" => vec![at_least("equal_percent", self.transcripts_percent)],
             "wer" | "audio wer" => vec![at_most("points", self.wer_points)],
+            // Told where some were not judged, and then never run.
+            "functions" => Vec::new(),
             "source" | "halves" => vec![at_most("of_others", 0.0)],
             "red arm half_mask" | "red arm padding" | "red arm second half" | "audio red arm second half" => {
                 vec![at_most("held", 0.0), at_least("broke", 1.0)]
@@ -142,7 +144,7 @@ pub struct Held {
 
 /// Limits to put in the place of defaults, by the names they have in [`Limits`]. What makes a red arm is no matter of
 /// choice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[expect(missing_docs, reason = "the fields are those of Limits")]
 pub struct LimitOverrides {

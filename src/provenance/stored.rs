@@ -4,6 +4,7 @@ use super::RECORD_VERSION;
 use super::release::{RELEASE_FILE, ReleaseRecord};
 use crate::digest::Digest;
 use crate::files;
+use crate::json;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io;
@@ -103,7 +104,10 @@ impl StoredRecord {
             return Err(StoredRecordError::OtherBytes { path, recorded: bundle.digest_root, found: root });
         }
         let mut made = bundle.made;
-        made["artefact"] = json!({ "digest_root": root });
+        // What is no object is refused below, as any other record of a wrong form.
+        if let Some(made) = made.as_object_mut() {
+            made.insert("artefact".into(), json!({ "digest_root": root }));
+        }
         let record: StoredRecord = serde_json::from_value(made).map_err(form)?;
         Ok(Some(record))
     }
@@ -120,7 +124,7 @@ impl StoredRecord {
             Err(source) => return Err(StoredRecordError::Io { path: path.into(), source }),
         };
         let form = |source| StoredRecordError::Form { path: path.into(), source };
-        serde_json::from_slice(&bytes).map(Some).map_err(form)
+        json::read(&bytes).map(Some).map_err(form)
     }
 
     fn read(path: &Path) -> Result<Option<StoredRecord>, StoredRecordError> {
@@ -171,6 +175,28 @@ mod tests {
         for files in [vec![own(old)], vec![own(old), strip(new, new)], vec![own(old), strip(old, old)]] {
             assert!(beside(&files, new).unwrap_err().contains("is of other bytes"));
         }
+    }
+
+    #[test]
+    fn a_record_in_a_release() {
+        let root = Digest::of(b"bundle");
+        let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/provenance/example.release.json"));
+        let example: Value = serde_json::from_str(&text.unwrap()).unwrap();
+        let with = |made: Option<Value>| {
+            let mut release = example.clone();
+            let bundle = &mut release["artefacts"][0];
+            (bundle["name"], bundle["digest_root"]) = (json!("x.aimodel"), json!(root));
+            if let Some(made) = made {
+                bundle["made"] = made;
+            }
+            beside(&[(RELEASE_FILE, release.to_string())], root)
+        };
+        assert_eq!(with(None).unwrap().unwrap().source.kind, "checkpoint");
+        for wrong in [json!("text"), json!([]), json!(null), json!({})] {
+            assert!(with(Some(wrong.clone())).unwrap_err().contains("release.json is no record of ours"), "{wrong}");
+        }
+        let twice = example.to_string().replacen("\"name\"", "\"name\": \"x\", \"name\"", 1);
+        assert!(beside(&[(RELEASE_FILE, twice)], root).unwrap_err().contains("is no record of ours"));
     }
 
     #[test]

@@ -269,6 +269,42 @@ fn files_that_a_recipe_names_and_that_cannot_be_read() {
 }
 
 #[test]
+fn a_bundle_that_is_written_to_behind_its_gate_is_not_released() {
+    let dir = tempfile::tempdir().unwrap();
+    let recipe = recipe(dir.path(), "enc", &encoder_recipe("\"mlpackage\", \"aimodel\""));
+    // The package is judged first; it is written to when Apple's runtime is asked for the other.
+    let python = dir.path().join("python");
+    let release = |text: &str| {
+        let script = format!(
+            "#!/bin/sh\nfor file in {}/dist/.release/work/*/.enc.*/enc/*.mlpackage/Manifest.json; do\n\
+             [ -f \"$file\" ] && printf '{text}' >> \"$file\"\ndone\nexec {} \"$@\"\n",
+            dir.path().display(),
+            coreai_python().display()
+        );
+        fs_err::write(&python, script).unwrap();
+        fs_err::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let output = command(dir.path()).env("EG2_COREAI_PYTHON", &python).args(["release", &recipe]).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, told) = release(" ");
+    let part = "eg2_encoder_fp32_T200.mlpackage/Manifest.json was changed between its gate and its publication";
+    assert!(code == 4 && told.contains(part), "{code}: {told}");
+    assert!(contents(&dir.path().join("dist")).is_empty());
+    assert_eq!(release("").0, 0);
+    assert_eq!(run(dir.path(), &["verify", "dist/enc"]).0, 0);
+}
+
+#[test]
+fn a_function_without_a_golden_is_not_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let recipe = recipe(dir.path(), "enc", &encoder_recipe("\"mlpackage\"").replace("[200]", "[100, 200]"));
+    let (code, out, _) = run(dir.path(), &["release", &recipe]);
+    assert!(code == 0 && out.contains("functions: not run (no golden has the length of T100)"), "{out}");
+    let (code, out, _) = run(dir.path(), &["verify", "dist/enc"]);
+    assert!(code == 0 && out.contains("gate.functions (no golden has the length of T100)"), "{out}");
+}
+
+#[test]
 fn a_source_that_is_written_to_meanwhile_is_not_released() {
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("copy");

@@ -58,7 +58,12 @@ impl Stages<'_> {
                 let folder = folder.join(&bundle.name);
                 bundle.files.iter().map(move |file| (folder.join(&file.path), (file.sha256, file.size)))
             });
-            let tree = seal(folder, &record, &hashed.collect())?;
+            let judged = seal(folder, &record, &hashed.collect())?;
+            // What was gated is what ships: the bytes that are renamed into place are hashed once more.
+            let tree = Tree::of(folder)?;
+            if let Some(other) = tree.files.iter().find(|file| !judged.files.contains(file)) {
+                return Err(StageError::Changed { file: other.path.clone() });
+            }
             let replace = if force { Replace::Force } else { Replace::Never };
             let outcome = commit(vec![(stage, &tree)], replace)?;
             let unchanged = outcome.first() == Some(&Published::Unchanged);

@@ -243,7 +243,7 @@ impl DeviceRecord {
     /// # Errors
     /// It is none, or of another version.
     pub fn parse(bytes: &[u8]) -> Result<DeviceRecord, DeviceError> {
-        let value: serde_json::Value = serde_json::from_slice(bytes)?;
+        let value = crate::json::read(bytes)?;
         // First, so that another version's fields are not told of as unknown.
         match value.get("device_version").and_then(serde_json::Value::as_u64) {
             Some(found) if found != u64::from(DEVICE_VERSION) => Err(DeviceError::Version { found }),
