@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 /// The published repository.
 const REPOSITORY: &str = "google/embeddinggemma-2";
 
+/// Its revision that the goldens and gates belong to.
+pub const PINNED_REVISION: &str = "914f7f89";
+
 /// What the search asks of its surroundings, apart from them so that a test can set it.
 #[derive(Clone, Debug, Default)]
 pub struct LocateEnv {

@@ -5,15 +5,12 @@ use super::destination::DestinationOpts;
 use super::failure::{Exit, Failure};
 use super::progress::Bar;
 use super::{Common, Report};
-use crate::checkpoint::{LocateEnv, locate};
+use crate::checkpoint::{LocateEnv, PINNED_REVISION, locate};
 use crate::models::gemma_audio::Buckets;
 use crate::passes::Precision;
 use crate::pipeline::{EncoderOptions, Origin, encoder};
 use std::path::PathBuf;
 use std::time::Instant;
-
-/// Revision of google/embeddinggemma-2 that the goldens and gates belong to.
-const PINNED_REVISION: &str = "914f7f89";
 
 /// Convert the audio tower and embed_audio of EmbeddingGemma 2 (or any Gemma 4 with audio)
 #[derive(Debug, clap::Args)]

@@ -112,29 +112,14 @@ fn first(failures: Vec<Failure>, made: &[Release]) -> Failure {
 fn failure(error: &ReleaseError) -> Failure {
     match error {
         ReleaseError::Stage { source, .. } => {
-            let stage = match source.as_ref() {
-                StageError::Compile(error) => compile::failure(error).details,
-                StageError::Failed { checks, .. } => json!({ "gates": checks }),
-                StageError::Source(_)
-                | StageError::NoSerializer
-                | StageError::Author(_)
-                | StageError::SourceChanged { .. }
-                | StageError::Strip(_)
-                | StageError::Paths { .. }
-                | StageError::Gate(_)
-                | StageError::Clips(_)
-                | StageError::Inputs(_)
-                | StageError::GateFile { .. }
-                | StageError::GateArtefact { .. }
-                | StageError::Changed { .. }
-                | StageError::Cache(_)
-                | StageError::Tree(_)
-                | StageError::Publish(_)
-                | StageError::Io { .. }
-                | StageError::Json(_)
-                | StageError::Interrupted => Value::Null,
+            let details = if let StageError::Compile(error) = source.as_ref() {
+                compile::failure(error).details
+            } else if let StageError::Failed { checks, .. } = source.as_ref() {
+                json!({ "gates": checks })
+            } else {
+                Value::Null
             };
-            Failure::new(exit_of_stage(source), error).with_details(stage)
+            Failure::new(exit_of_stage(source), error).with_details(details)
         }
         ReleaseError::Recipe(_) => Failure::new(Exit::BadInput, error),
         ReleaseError::NoRecipes { .. }
@@ -146,12 +131,12 @@ fn failure(error: &ReleaseError) -> Failure {
     }
 }
 
-fn exit_of_stage(error: &StageError) -> Exit {
+/// The exit code of what ended a release.
+pub(super) fn exit_of_stage(error: &StageError) -> Exit {
     match error {
         StageError::Source(error) => match error {
             ReleaseSourceError::Open(error) => converted::exit_of(error),
             ReleaseSourceError::Unpinned { .. } => Exit::Usage,
-            ReleaseSourceError::Model => Exit::Bug,
             ReleaseSourceError::NotFound(_)
             | ReleaseSourceError::NoReader { .. }
             | ReleaseSourceError::License { .. }

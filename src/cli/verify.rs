@@ -2,7 +2,7 @@
 
 use super::failure::{Exit, Failure};
 use super::table::{Table, bytes, thousands};
-use super::{Checks, Common, Report};
+use super::{Checks, Common, Report, release};
 use crate::pipeline::{MergeFailure, Merged, Verification, Verified, VerifyError, merge_into, verify};
 use crate::provenance::release::Left;
 use serde_json::json;
@@ -59,7 +59,8 @@ fn merge_failure(error: &MergeFailure) -> Failure {
         MergeFailure::Io { .. } | MergeFailure::Device { .. } | MergeFailure::Merge { .. } | MergeFailure::Tree(_) => {
             Exit::BadInput
         }
-        MergeFailure::Link(_) | MergeFailure::Publish(_) | MergeFailure::Write { .. } => Exit::Usage,
+        MergeFailure::Link(_) | MergeFailure::Publish(_) => Exit::Usage,
+        MergeFailure::Seal(error) => release::exit_of_stage(error),
         MergeFailure::Json(_) => Exit::Bug,
     };
     Failure::new(exit, error)

@@ -18,6 +18,7 @@ mod regions;
 mod release;
 mod run;
 mod strip;
+mod told;
 mod transcribe;
 mod verify;
 

@@ -2,6 +2,7 @@
 
 use super::PipelineError;
 use super::Progress;
+use super::told::name_of;
 use crate::checkpoint::Checkpoint;
 use crate::digest::Digest;
 use crate::files;
@@ -27,7 +28,7 @@ pub fn config_text(path: &Path) -> Result<(String, String), PipelineError> {
     let at = |source| PipelineError::ConfigFile { path: path.into(), source };
     let text = files::read(path, files::TEXT_MAX).map_err(at)?;
     let text = String::from_utf8(text).map_err(|e| at(io::Error::new(io::ErrorKind::InvalidData, e)))?;
-    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = name_of(path);
     Ok((text, name))
 }
 
@@ -69,7 +70,7 @@ impl SourceFiles {
     pub fn record(&self) -> Result<SourceRecord, PipelineError> {
         let file = |path: &PathBuf| {
             let (sha256, bytes) = Digest::of_file(path)?;
-            let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+            let name = name_of(path);
             Ok(SourceFile { name, sha256, bytes })
         };
         let files = self.files.iter().map(file).collect::<io::Result<Vec<_>>>();

@@ -1,5 +1,6 @@
 //! Where an artefact will run, as far as its files or this machine can tell.
 
+use super::told::name_of;
 use crate::bundle::Format;
 use crate::bundle::compiled::{
     CompiledBundle, CompiledError, ComputePlan, Expectation, Fault, PlanError, Planner, Verdict,
@@ -88,7 +89,7 @@ fn planned(path: &Path, expectation: Option<&Expectation>, host: &Host) -> Resul
     if !path.is_dir() {
         return Err(RegionsError::NotFolder { path });
     }
-    let artefact = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let artefact = name_of(&path);
     let Some(planner) = &host.planner else {
         return Ok(Regions::NotRun { artefact, reason: "Core ML's compute plan needs macOS" });
     };

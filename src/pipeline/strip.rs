@@ -1,7 +1,7 @@
 //! An `.aimodel` without its debug locations, which name source files by absolute path. That nothing else changed is
 //! proven by reading both: the listing of Apple's reader, and every blob of weights.
 
-use super::{Progress, Unit};
+use super::{Progress, Unit, told};
 use crate::bundle::aimodel::{HASH, PROGRAM};
 use crate::bundle::bytecode::{Bytecode, BytecodeError};
 use crate::bundle::{
@@ -50,7 +50,7 @@ pub struct Look {
 #[derive(Debug, Serialize)]
 pub struct Stripped {
     /// The bundle.
-    #[serde(rename = "artefact", serialize_with = "shown")]
+    #[serde(rename = "artefact", serialize_with = "told::shown")]
     pub path: PathBuf,
     /// `published` or `unchanged`.
     pub outcome: &'static str,
@@ -62,10 +62,6 @@ pub struct Stripped {
     pub blobs: usize,
     /// What was written of it.
     pub record: Record,
-}
-
-fn shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&path.display())
 }
 
 /// Why a bundle was not stripped.

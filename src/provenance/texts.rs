@@ -3,6 +3,11 @@
 
 use super::release::{Outcome, RECIPE_FILE, RELEASE_FILE, ReleaseRecord, Released, STATEMENT_FILE, SUMS_FILE};
 use crate::bundle::FileDigest;
+use crate::digest::Digest;
+use serde::Deserialize;
+use serde::de::IntoDeserializer;
+use serde::de::value::Error as ValueError;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// The licence that most sources have, as it is put into a release.
@@ -21,6 +26,25 @@ pub fn sums(files: &[FileDigest]) -> String {
         let _ = writeln!(text, "{}  {}", file.sha256, file.path);
         text
     })
+}
+
+/// Digests by path of such a list, and its lines, by their numbers, that are none of it or name a path again.
+pub fn listed(text: &str) -> (BTreeMap<&str, Digest>, Vec<(usize, &str)>) {
+    let (mut list, mut wrong) = (BTreeMap::new(), Vec::new());
+    for (at, line) in text.lines().enumerate() {
+        let parsed = line.split_once("  ").and_then(|(sha256, path)| Some((digest(sha256)?, path)));
+        match parsed.filter(|(_, path)| !list.contains_key(path)) {
+            Some((sha256, path)) => drop(list.insert(path, sha256)),
+            None => wrong.push((at + 1, line)),
+        }
+    }
+    (list, wrong)
+}
+
+/// 64 digits, small ones, as they are written.
+fn digest(text: &str) -> Option<Digest> {
+    let read: Result<Digest, ValueError> = Digest::deserialize(text.into_deserializer());
+    read.ok().filter(|digest| digest.to_string() == text)
 }
 
 /// What the source's licence asks for: whose work this is, and that it was changed.

@@ -26,6 +26,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// How long each run of the tool may take where nobody waits for it.
+pub(super) const COMPILE_LIMIT: Duration = Duration::from_secs(2 * 3600);
+
 /// What a `.aimodel` is compiled for.
 #[derive(Clone, Debug)]
 pub struct CoreAiTarget {

@@ -7,6 +7,7 @@ use crate::dsp::{Features, Wav};
 use crate::gate::{self, Check, Heard, Options, audio, unheard};
 use crate::models::reader::{TOKEN_MS, Words};
 use crate::pipeline::run::Callable;
+use crate::pipeline::told::chain;
 use crate::pipeline::transcribe::{Encoder, Labels, Pair, Reader, Reads, TranscribeError, read_words};
 use crate::pipeline::{Progress, Unit};
 use crate::toolchain::Interrupt;
@@ -117,12 +118,6 @@ fn hear(
         Err(error) => (None, 0, Some(chain(&error))),
     };
     Ok(Heard { clip, seconds, tokens, text, unread, halved, late_words })
-}
-
-/// An error with what caused it, in a line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |e| e.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Progress that nobody looks at, of a job that Ctrl-C ends.

@@ -17,6 +17,7 @@ use super::RunError;
 use super::encoder::HIDDEN;
 use super::model::{Model, UnknownModel};
 use super::run::{Artefact, Callable, Functions, runtime_of};
+use super::told;
 use super::transcribe::TranscribeError;
 use crate::bundle::{Tree, TreeError};
 use crate::digest::Digest;
@@ -284,7 +285,7 @@ fn with_path(error: GateError<RunError>, goldens: &[GoldenFile]) -> GateFailure 
 }
 
 fn name_of(path: &Path) -> String {
-    path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
+    Some(told::name_of(path)).filter(|name| !name.is_empty()).unwrap_or_else(|| path.display().to_string())
 }
 
 /// The functions of what is judged: of the artefact, or of a front with its body behind.

@@ -5,6 +5,7 @@ use crate::analysis;
 use crate::bundle::Tree;
 use crate::digest::Digest;
 use crate::emit::mil::read::{Constant, Content, Element, Feature, Function, Package, ValueKind};
+use crate::pipeline::told::name_of;
 use crate::provenance::{NotRun, needs_a_load};
 use crate::target::{NEURAL_ENGINE_RANK, Rule};
 use crate::tensor::DType;
@@ -107,7 +108,7 @@ pub(super) fn view(path: &Path) -> Result<PackageView, InspectError> {
     }
     let not_liftable = lifted.into_iter().find_map(Result::err).map(|error| error.to_string());
     Ok(PackageView {
-        artefact: path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default(),
+        artefact: name_of(path),
         format: "mlpackage",
         specification: package.version(),
         metadata: metadata(&package),

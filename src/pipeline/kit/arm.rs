@@ -7,6 +7,7 @@ use crate::bundle::Tree;
 use crate::bundle::compiled::{CompiledBundle, Expectation};
 use crate::digest::Digest;
 use crate::eval::{HostTensor, Values, compare};
+use crate::pipeline::compile::COMPILE_LIMIT;
 use crate::pipeline::{CompileError, CompileOptions, CoreAiTarget, Progress, compile};
 use crate::provenance::device::{Arm, Compared, Failure, FailureStage, Loaded, Round, Spread, Timed, micros};
 use crate::tensor::{DType, Fact};
@@ -14,10 +15,6 @@ use crate::toolchain::{Interrupt, Prefer, Search, without_paths};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// How long Apple's compiler may take.
-const COMPILE_LIMIT: Duration = Duration::from_secs(2 * 3600);
 
 /// What compiling needs.
 #[derive(Clone, Copy)]
@@ -127,29 +124,16 @@ impl Trial {
 
     /// Notes why it did not compile, where that is the bundle's to answer for.
     fn fails(&mut self, error: CompileError) -> Result<(), KitError> {
-        let stage = match &error {
-            CompileError::NeuralEngine { found, .. } => {
-                self.regions = Some(*found);
-                FailureStage::Regions
-            }
-            CompileError::Regions { .. } => FailureStage::Regions,
-            CompileError::Ended { .. }
-            | CompileError::TimedOut { .. }
-            | CompileError::Bundles { .. }
-            | CompileError::NotFolder { .. }
-            | CompileError::Compiled { .. }
-            | CompileError::Made { .. } => FailureStage::Compile,
-            CompileError::Interrupted => return Err(KitError::Interrupted),
-            CompileError::Model { .. }
-            | CompileError::Format { .. }
-            | CompileError::Source(_)
-            | CompileError::NoTarget
-            | CompileError::NeedlessTarget
-            | CompileError::NotAsked { .. }
-            | CompileError::NotInstalled(_)
-            | CompileError::Run(_)
-            | CompileError::Publish(_)
-            | CompileError::Record(_) => return Err(error.into()),
+        if let CompileError::NeuralEngine { found, .. } = &error {
+            self.regions = Some(*found);
+        }
+        let regions = matches!(error, CompileError::NeuralEngine { .. } | CompileError::Regions { .. });
+        let stage = match error.run() {
+            Some(_) if regions => FailureStage::Regions,
+            Some(_) => FailureStage::Compile,
+            None if matches!(error, CompileError::Interrupted) => return Err(KitError::Interrupted),
+            // The compiler was not run, or what it made has no place: nothing of the bundle's.
+            None => return Err(error.into()),
         };
         tracing::warn!("{error}");
         self.failure = Some(failure(stage, &error));

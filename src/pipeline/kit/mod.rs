@@ -21,6 +21,7 @@ pub use plan::{Differences, PlanFault};
 use plan::{KitPlan, Subject};
 pub use runner::RunnerError;
 
+use super::told::name_of;
 use super::{Progress, Unit};
 use crate::bundle::{Tree, write_file};
 use crate::digest::Digest;
@@ -216,7 +217,7 @@ impl Session<'_> {
             let ask = Ask { bundle, prefer: trial.prefer.name(), functions: &functions, warmups, runs };
             match self.runner.round(folder.path(), &ask) {
                 Ok(answer) => {
-                    let bundle = bundle.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                    let bundle = name_of(bundle);
                     trial.ran(place, answer).map_err(|source| KitError::Output { bundle, source })?;
                 }
                 Err(RunnerError::Interrupted) => return Err(KitError::Interrupted),

@@ -4,6 +4,7 @@ use crate::bundle::FileDigest;
 use crate::digest::Digest;
 use crate::provenance::device::Protocol;
 use crate::provenance::release::Program;
+use crate::provenance::texts::listed;
 use crate::toolchain::{Architecture, Platform, Prefer};
 use serde::{Deserialize, Serialize};
 
@@ -115,7 +116,7 @@ impl KitPlan {
     /// # Errors
     /// It is none, of another version, or asks for what cannot be.
     pub fn parse(bytes: &[u8]) -> Result<KitPlan, PlanFault> {
-        let value: serde_json::Value = serde_json::from_slice(bytes)?;
+        let value = crate::json::read(bytes)?;
         match value.get("kit_version").and_then(serde_json::Value::as_u64) {
             Some(found) if found != u64::from(KIT_VERSION) => return Err(PlanFault::Version { found }),
             Some(_) | None => {}
@@ -192,13 +193,15 @@ pub struct Differences {
 impl Differences {
     /// Between the lines of a list of digests and the files there are; the list itself is in no line of it.
     pub fn of(list: &str, list_name: &str, files: &[FileDigest]) -> Differences {
-        let mut listed: std::collections::BTreeMap<&str, &str> =
-            list.lines().filter_map(|line| line.split_once("  ")).map(|(sha256, path)| (path, sha256)).collect();
+        let (mut listed, wrong) = listed(list);
         let mut found = Differences::default();
+        if !wrong.is_empty() {
+            found.changed.push(list_name.into());
+        }
         for file in files.iter().filter(|file| file.path != list_name) {
             match listed.remove(file.path.as_str()) {
                 None => found.extra.push(file.path.clone()),
-                Some(sha256) if sha256 != file.sha256.to_string() => found.changed.push(file.path.clone()),
+                Some(sha256) if sha256 != file.sha256 => found.changed.push(file.path.clone()),
                 Some(_) => {}
             }
         }
@@ -279,5 +282,10 @@ mod tests {
         assert!(Differences::of(&list, "SUMS", &files).none());
         let other = [file("a", "0"), file("c", "2")];
         insta::assert_snapshot!(Differences::of(&list, "SUMS", &other), @"changed: a; missing: b; extra: c");
+        for more in ["x\n", list.lines().next().unwrap(), "\n"] {
+            insta::allow_duplicates! {
+                insta::assert_snapshot!(Differences::of(&format!("{list}{more}"), "SUMS", &files), @"changed: SUMS");
+            }
+        }
     }
 }

@@ -5,8 +5,8 @@ mod write;
 
 pub use write::Writer;
 
-use super::Progress;
 use super::origin::SourceFiles;
+use super::{Progress, told};
 use crate::analysis::{self, Census, WeightReport};
 use crate::bundle::{self, AiModelReadBackError, Outcome, PublishError, ReadBackError, Replace, Stage};
 use crate::checkpoint::{CheckpointError, UnitRowsError};
@@ -26,7 +26,7 @@ use crate::validate::{self, Checked, Violation};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use write::{Content, Written, write};
 
@@ -107,7 +107,7 @@ pub struct Destination {
 #[derive(Debug, Serialize)]
 pub struct Converted {
     /// The bundle.
-    #[serde(rename = "artefact", serialize_with = "shown")]
+    #[serde(rename = "artefact", serialize_with = "told::shown")]
     pub path: PathBuf,
     /// `published`, `unchanged` or `dry run`; in JSON `dry_run`.
     #[serde(serialize_with = "as_a_name")]
@@ -117,27 +117,15 @@ pub struct Converted {
     /// Its functions, the default one first.
     pub functions: Vec<FunctionReport>,
     /// The dialect text, where it was asked for.
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "shown_if")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "told::shown_if")]
     pub mlir: Option<PathBuf>,
     /// The record; none for a dry run.
     pub record: Option<Record>,
 }
 
-/// A path as people read it: one that is not UTF-8 has no form in JSON.
-fn shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&path.display())
-}
-
 /// Words with underscores between them, as all names in JSON have them.
 fn as_a_name<S: serde::Serializer>(words: &str, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&words.replace(' ', "_"))
-}
-
-fn shown_if<S: serde::Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
-    match path {
-        Some(path) => shown(path, serializer),
-        None => serializer.serialize_none(),
-    }
 }
 
 /// One function of an artefact, as authored, in f32.

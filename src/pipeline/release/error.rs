@@ -94,8 +94,6 @@ pub enum SourceError {
     Open(#[from] Box<PipelineError>),
     #[error("source.license_file, {}, could not be read", path.display())]
     License { path: PathBuf, source: io::Error },
-    #[error("the recipe's model is another")]
-    Model,
     #[error("source file {file} has sha256 {found}, the recipe wants {expected}")]
     Digest { file: String, found: Digest, expected: Digest },
     #[error("the recipe has a sha256 of {file}, which is not read; read are {}", read.join(", "))]

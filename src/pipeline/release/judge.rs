@@ -1,18 +1,18 @@
 //! The gate of a release: every bundle that a machine without a device can run, by what the recipe names.
 
 use super::error::StageError;
-use super::source::name_of;
 use super::stages::Stages;
 use crate::bundle::{Format, Tree};
 use crate::digest::Digest;
 use crate::files;
 use crate::models::windows::OVERLAP;
 use crate::pipeline::gate::clip_files::by_name;
+use crate::pipeline::told::name_of;
 use crate::pipeline::{GateOptions, Gated, OtherArtefact, gate};
 use crate::provenance::release::{Evidence, Gate, GateCheck, Judged, Outcome, Parent};
 use crate::recipe::{self, Model};
 use crate::toolchain::COREAI_CORE;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// A bundle to be judged, in a folder that has its record.
@@ -46,7 +46,7 @@ impl Stages<'_> {
                 "source": self.source.files,
                 "files": digests(spec)?,
                 "repeats": spec.repeats,
-                "limits": limits(spec),
+                "limits": spec.limits,
             });
             let entry = self.cache.entry("gate", &key, |_| {
                 let gated = gate(&self.options(subject, spec), self.interrupt)?;
@@ -161,12 +161,6 @@ fn digests(spec: &recipe::Gate) -> Result<Vec<(String, Digest)>, StageError> {
         found.push((name_of(path), tree.root()));
     }
     Ok(found)
-}
-
-/// Limits of the recipe, as a key has them.
-fn limits(spec: &recipe::Gate) -> Value {
-    // To the last bit, which Debug shows.
-    Value::String(format!("{:?}", spec.limits))
 }
 
 fn parent(other: &OtherArtefact) -> Parent {

@@ -14,7 +14,7 @@ use crate::pipeline::kit::plan::{
     FunctionPlan, INPUTS_FOLDER, KIT_FILE, KIT_VERSION, KitPlan, PROTOCOL, RELEASE_FOLDER, RUN_FILE, Shipped, Subject,
 };
 use crate::pipeline::run::{Artefact, Callable, Functions, read_tensor};
-use crate::pipeline::{RunError, Runtime};
+use crate::pipeline::{RunError, Runtime, told};
 use crate::provenance::Tool;
 use crate::provenance::device::before;
 use crate::provenance::release::{Program, ReleaseRecord, Released};
@@ -38,6 +38,7 @@ const SEED: u64 = 7;
 #[derive(Clone, Debug, Serialize)]
 pub struct KitReport {
     /// Its folder; none where none was made.
+    #[serde(serialize_with = "told::shown_if")]
     pub path: Option<PathBuf>,
     /// `published`, `unchanged` or `not_made`.
     pub outcome: &'static str,

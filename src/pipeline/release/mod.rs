@@ -13,11 +13,12 @@ mod source;
 mod stages;
 
 pub(super) use cache::{CacheError, Workroom, link};
+pub(super) use compose::{Known, seal};
 pub use error::{ReleaseError, SourceError, StageError};
 pub use kit::KitReport;
 pub use stages::StageReport;
 
-use super::Progress;
+use super::{Progress, told};
 use crate::checkpoint::LocateEnv;
 use crate::digest::Digest;
 use crate::emit::coreai::Bridge;
@@ -28,16 +29,17 @@ use cache::Cache;
 use serde::Serialize;
 use source::Source;
 use stages::Stages;
-use std::path::{Path, PathBuf};
+use std::cell::RefCell;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Revision of google/embeddinggemma-2 that is looked for where a recipe names none.
-const PINNED_REVISION: &str = "914f7f89";
-
 /// Hidden folder of the destination for what is being made and for the cache.
 pub(super) const HIDDEN: &str = ".release";
+
+/// Its folder of workrooms.
+pub(super) const ROOMS: &str = "work";
 
 /// What to release, and how.
 #[derive(Clone, Debug)]
@@ -93,7 +95,7 @@ pub struct Release {
     /// Its name.
     pub name: String,
     /// Its folder.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "told::shown")]
     pub path: PathBuf,
     /// `published` or `unchanged`.
     pub outcome: &'static str,
@@ -105,10 +107,6 @@ pub struct Release {
     pub stages: Vec<StageReport>,
     /// The record.
     pub record: ReleaseRecord,
-}
-
-fn shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&path.display())
 }
 
 /// Makes the releases.
@@ -125,7 +123,7 @@ pub fn release(
     let recipes = chosen(options)?;
     let program = std::env::current_exe().and_then(|path| Digest::of_file(&path));
     let (program, _) = program.map_err(|source| ReleaseError::Program { source })?;
-    let room = Workroom::open(&options.out.join(HIDDEN).join("work"))?;
+    let room = Workroom::open(&options.out.join(HIDDEN).join(ROOMS))?;
     let cache = Cache::open(&options.cache.clone().unwrap_or_else(|| options.out.join(HIDDEN).join("cache")))?;
     let bridge = Bridge::find(interrupt);
     let shared = Shared { options, program, room, cache, bridge, search, interrupt, progress };
@@ -169,14 +167,11 @@ struct Shared<'a> {
 
 impl Shared<'_> {
     fn release(&self, recipe: &Recipe) -> Result<Release, StageError> {
-        let reports = Mutex::new(Vec::new());
         let started = Instant::now();
         let source = Source::of(recipe, self.options)?;
         let seconds = started.elapsed().as_secs_f64();
-        if let Ok(mut reports) = reports.lock() {
-            // Hashed in every run: what the cache has is by what the files hold.
-            reports.push(StageReport { stage: "source", artefact: None, reused: true, seconds });
-        }
+        // Hashed in every run: what the cache has is by what the files hold.
+        let hashed = StageReport { stage: "source", artefact: None, reused: true, seconds };
         let stages = Stages {
             recipe,
             source: &source,
@@ -186,12 +181,12 @@ impl Shared<'_> {
             search: self.search,
             interrupt: self.interrupt,
             progress: self.progress,
-            reports: &reports,
+            reports: RefCell::new(vec![hashed]),
         };
         let ReleaseOptions { out, force, kit, .. } = self.options;
         let (record, outcome) = stages.release(out, &self.room, *force)?;
         let kit = if *kit { Some(stages.kit(&record, out, &self.room, *force)?) } else { None };
-        let stages = reports.into_inner().unwrap_or_default();
+        let stages = stages.reports.into_inner();
         let no_work = stages.iter().all(|stage| stage.reused);
         let path = out.join(&recipe.name);
         Ok(Release { name: recipe.name.clone(), path, outcome, no_work, kit, stages, record })

@@ -1,12 +1,15 @@
 //! What a release is made of: found, hashed, and held against the recipe before anything is made.
 
+use super::ReleaseOptions;
 use super::error::SourceError;
-use super::{PINNED_REVISION, ReleaseOptions};
-use crate::checkpoint::locate;
+use crate::checkpoint::{PINNED_REVISION, locate};
 use crate::files::{self, Stamp};
+use crate::models::gemma_audio::Buckets;
+use crate::models::reader::Tokens;
 use crate::pipeline::encoder::EncoderWeights;
 use crate::pipeline::origin::SourceFiles;
 use crate::pipeline::reader::ReaderWeights;
+use crate::pipeline::told::name_of;
 use crate::pipeline::{EncoderOptions, Origin, ReaderOptions, ReaderOrigin};
 use crate::provenance::SourceRecord;
 use crate::provenance::release::{Origin as OriginRecord, OriginFile};
@@ -14,7 +17,7 @@ use crate::provenance::texts::APACHE;
 use crate::recipe::{Model, Recipe};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The config of a reader, where the recipe names none.
 const READER_CONFIG: &str = "reader_config.json";
@@ -50,8 +53,8 @@ impl Source {
     /// A file is missing or other than the recipe says, or its digest is not in the recipe and that was not allowed.
     pub fn of(recipe: &Recipe, options: &ReleaseOptions) -> Result<Source, SourceError> {
         let (job, files) = match &recipe.model {
-            Model::Encoder { .. } => encoder(recipe, options)?,
-            Model::Reader { .. } => reader(recipe, options)?,
+            Model::Encoder { buckets, split_after } => encoder(recipe, buckets, *split_after, options)?,
+            Model::Reader { tokens, release_name } => reader(recipe, *tokens, release_name, options)?,
         };
         let license = license(recipe)?;
         let stamps = files.paths().map(|path| (path.to_path_buf(), Stamp::of(path).ok())).collect();
@@ -92,8 +95,12 @@ impl Source {
     }
 }
 
-fn encoder(recipe: &Recipe, options: &ReleaseOptions) -> Result<(Job, SourceFiles), SourceError> {
-    let Model::Encoder { buckets, split_after } = &recipe.model else { return Err(SourceError::Model) };
+fn encoder(
+    recipe: &Recipe,
+    buckets: &Buckets,
+    split_after: Option<usize>,
+    options: &ReleaseOptions,
+) -> Result<(Job, SourceFiles), SourceError> {
     let config = recipe.source.config.clone();
     let (origin, files) = match recipe.source.seed {
         Some(seed) => (Origin::Synthetic(seed), SourceFiles::synthetic(seed, config.as_deref())),
@@ -105,12 +112,16 @@ fn encoder(recipe: &Recipe, options: &ReleaseOptions) -> Result<(Job, SourceFile
             (Origin::Checkpoint(path), files)
         }
     };
-    let (buckets, precision, split_after) = (buckets.clone(), recipe.precision, *split_after);
+    let (buckets, precision) = (buckets.clone(), recipe.precision);
     Ok((Job::Encoder(EncoderOptions { origin, config, buckets, precision, split_after }), files))
 }
 
-fn reader(recipe: &Recipe, options: &ReleaseOptions) -> Result<(Job, SourceFiles), SourceError> {
-    let Model::Reader { tokens, release_name } = &recipe.model else { return Err(SourceError::Model) };
+fn reader(
+    recipe: &Recipe,
+    tokens: Tokens,
+    release_name: &Option<String>,
+    options: &ReleaseOptions,
+) -> Result<(Job, SourceFiles), SourceError> {
     let named = recipe.source.config.clone();
     let (origin, files) = match recipe.source.seed {
         Some(seed) => {
@@ -127,7 +138,7 @@ fn reader(recipe: &Recipe, options: &ReleaseOptions) -> Result<(Job, SourceFiles
             (ReaderOrigin::Files { config, weights: None, table: None, words: None }, files)
         }
     };
-    let (tokens, precision, release_name) = (*tokens, recipe.precision, release_name.clone());
+    let (precision, release_name) = (recipe.precision, release_name.clone());
     Ok((Job::Reader(ReaderOptions { origin, tokens, precision, release_name }), files))
 }
 
@@ -172,9 +183,4 @@ fn held(recipe: &Recipe, found: &SourceRecord) -> Result<OriginRecord, SourceErr
         seed: found.seed,
         files,
     })
-}
-
-/// The name of a file without its folder, which is a machine's own.
-pub fn name_of(path: &Path) -> String {
-    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

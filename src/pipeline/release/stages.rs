@@ -4,10 +4,12 @@ use super::cache::{Cache, Entry};
 use super::error::StageError;
 use super::source::{Job, Source};
 use crate::bundle::compiled::Expectation;
-use crate::bundle::{Format, Tree, path_like};
+use crate::bundle::{FileDigest, Format, Tree, path_like};
 use crate::digest::Digest;
 use crate::emit::coreai::Bridge;
 use crate::files;
+use crate::pipeline::compile::COMPILE_LIMIT;
+use crate::pipeline::told::name_of;
 use crate::pipeline::{
     CompileOptions, CoreAiTarget, Destination, Progress, StripOptions, Writer, compile, encoder, reader, strip,
 };
@@ -15,12 +17,9 @@ use crate::recipe::{Compile, Recipe};
 use crate::toolchain::{COREAI_CORE, Found, Interrupt, Search, Tool, version};
 use serde::Serialize;
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
-
-/// How long Apple's compiler may take for one architecture.
-const COMPILE_LIMIT: Duration = Duration::from_secs(2 * 3600);
+use std::time::Instant;
 
 /// Most path-like strings that are told.
 const PATHS: usize = 20;
@@ -49,7 +48,8 @@ pub struct Stages<'a> {
     pub search: &'a Search,
     pub interrupt: &'a Interrupt,
     pub progress: &'a dyn Progress,
-    pub reports: &'a Mutex<Vec<StageReport>>,
+    /// What each stage took so far.
+    pub reports: RefCell<Vec<StageReport>>,
 }
 
 /// A bundle that a stage made.
@@ -66,7 +66,18 @@ pub struct Bundle {
     pub record: Value,
 }
 
+/// What a stage that makes bundles tells: their names, for [`Bundle::all`].
+fn names<'p>(paths: impl Iterator<Item = &'p Path>) -> Value {
+    json!(paths.map(name_of).collect::<Vec<_>>())
+}
+
 impl Bundle {
+    /// The bundles that an entry's stage told of.
+    fn all(entry: &Entry) -> Result<Vec<Bundle>, StageError> {
+        let names: Vec<String> = serde_json::from_value(entry.told.clone())?;
+        names.iter().map(|name| Bundle::of(entry, name)).collect()
+    }
+
     /// The bundle `name` of an entry, and its record beside it.
     fn of(entry: &Entry, name: &str) -> Result<Bundle, StageError> {
         let path = entry.folder.join(name);
@@ -76,9 +87,9 @@ impl Bundle {
         let format = Format::of(Path::new(name)).unwrap_or(Format::MlPackage);
         // The entry's files were hashed just now.
         let prefix = format!("{name}/");
-        let inside = |file: &crate::bundle::FileDigest| {
+        let inside = |file: &FileDigest| {
             let path = file.path.strip_prefix(&prefix)?.to_string();
-            Some(crate::bundle::FileDigest { path, ..file.clone() })
+            Some(FileDigest { path, ..file.clone() })
         };
         let tree = Tree { files: entry.tree.files.iter().filter_map(inside).collect() };
         Ok(Bundle { name: name.into(), format, path, tree, record })
@@ -116,9 +127,7 @@ impl Stages<'_> {
             if reused { " reused" } else { "" }
         );
         let report = StageReport { stage, artefact: artefact.map(str::to_string), reused, seconds };
-        if let Ok(mut reports) = self.reports.lock() {
-            reports.push(report);
-        }
+        self.reports.borrow_mut().push(report);
         Ok(made)
     }
 
@@ -144,9 +153,7 @@ impl Stages<'_> {
                 };
                 self.unchanged(&made?)
             })?;
-            let names: Vec<String> = serde_json::from_value(entry.told.clone())?;
-            let bundles = names.iter().map(|name| Bundle::of(&entry, name)).collect::<Result<Vec<_>, _>>()?;
-            Ok((bundles, entry.reused))
+            Ok((Bundle::all(&entry)?, entry.reused))
         })
     }
 
@@ -172,8 +179,7 @@ impl Stages<'_> {
                 }
             }
         }
-        let names = made.iter().filter_map(|converted| converted.path.file_name()?.to_str());
-        Ok(json!(names.collect::<Vec<_>>()))
+        Ok(names(made.iter().map(|converted| converted.path.as_path())))
     }
 
     /// Takes the debug locations out of a bundle, and proves that no path is left in it.
@@ -246,12 +252,9 @@ impl Stages<'_> {
                 force: false,
             };
             let made = compile(&options, self.search, self.interrupt, self.progress)?;
-            let names = made.iter().filter_map(|compiled| compiled.path.file_name()?.to_str());
-            Ok::<_, StageError>(json!(names.collect::<Vec<_>>()))
+            Ok::<_, StageError>(names(made.iter().map(|compiled| compiled.path.as_path())))
         })?;
-        let names: Vec<String> = serde_json::from_value(entry.told.clone())?;
-        let bundles = names.iter().map(|name| Bundle::of(&entry, name)).collect::<Result<Vec<_>, _>>()?;
-        Ok((bundles, entry.reused))
+        Ok((Bundle::all(&entry)?, entry.reused))
     }
 }
 

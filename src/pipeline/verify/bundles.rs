@@ -3,9 +3,10 @@
 use super::fault::Fault;
 use crate::bundle::compiled::{CompiledBundle, Identity};
 use crate::bundle::{AiModel, Format};
+use crate::digest::Digest;
 use crate::emit::mil::read::Package;
+use crate::pipeline::told::chain;
 use crate::provenance::release::{ReleaseRecord, Released};
-use std::error::Error;
 use std::path::Path;
 
 /// Opens every bundle and holds what it says of itself against the record; gives their identities.
@@ -31,19 +32,19 @@ fn one(path: &Path, bundle: &Released) -> Vec<String> {
         Format::MlPackage => match Package::open(path) {
             Ok(package) => {
                 let lifts = package.functions().iter().filter_map(|function| package.lift(&function.name).err());
-                let lifts: Vec<String> = lifts.map(|error| told(&error)).collect();
+                let lifts: Vec<String> = lifts.map(|error| chain(&error)).collect();
                 package.violations().iter().map(ToString::to_string).chain(lifts).collect()
             }
-            Err(error) => vec![told(&error)],
+            Err(error) => vec![chain(&error)],
         },
         Format::AiModel => match AiModel::open(path) {
             Ok(model) if model.hash.is_wrong() => vec![format!("main.hash is wrong: {}", model.hash)],
             Ok(model) => hash(bundle, model.hash.declared()),
-            Err(error) => vec![told(&error)],
+            Err(error) => vec![chain(&error)],
         },
         Format::AiModelC => match CompiledBundle::open(path) {
             Ok(compiled) => compiled_faults(&compiled, bundle),
-            Err(error) => vec![told(&error)],
+            Err(error) => vec![chain(&error)],
         },
         Format::MlModelC => Vec::new(),
     }
@@ -72,20 +73,10 @@ fn compiled_faults(compiled: &CompiledBundle, bundle: &Released) -> Vec<String> 
     faults
 }
 
-fn hash(bundle: &Released, declared: Option<crate::digest::Digest>) -> Vec<String> {
+fn hash(bundle: &Released, declared: Option<Digest>) -> Vec<String> {
     if declared == bundle.main_hash {
         return Vec::new();
     }
-    let show = |digest: Option<crate::digest::Digest>| digest.map_or_else(|| "none".to_string(), |d| d.to_string());
+    let show = |digest: Option<Digest>| digest.map_or_else(|| "none".to_string(), |d| d.to_string());
     vec![format!("main.hash is {}, the record has {}", show(declared), show(bundle.main_hash))]
-}
-
-fn told(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
 }

@@ -4,11 +4,9 @@ use super::fault::Fault;
 use crate::bundle::{FileDigest, Listing, Tree, TreeError};
 use crate::digest::Digest;
 use crate::files;
+use crate::pipeline::told::chain;
 use crate::provenance::release::{RELEASE_FILE, ReleaseRecord, STATEMENT_FILE, SUMS_FILE};
-use crate::provenance::texts::sums;
-use serde::Deserialize;
-use serde::de::IntoDeserializer;
-use serde::de::value::Error as ValueError;
+use crate::provenance::texts::{listed as sums_of, sums};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -19,10 +17,7 @@ use std::path::Path;
 pub fn listed(folder: &Path, faults: &mut Vec<Fault>) -> Result<Listing, TreeError> {
     let mut listing = Listing::of(folder)?;
     listing.tree.files.retain(|file| file.path != SUMS_FILE);
-    for error in listing.odd.values() {
-        let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        faults.push(Fault::Unreadable { why: format!("{error}{cause}") });
-    }
+    faults.extend(listing.odd.values().map(|error| Fault::Unreadable { why: chain(error) }));
     Ok(listing)
 }
 
@@ -34,14 +29,17 @@ pub fn check(folder: &Path, listing: &Listing, record: Option<&ReleaseRecord>, f
     let mut lists: Vec<(&str, BTreeMap<String, Digest>)> = Vec::new();
     match text.map(String::from_utf8) {
         Ok(Ok(text)) => {
-            let before = faults.len();
-            let list = parse(&text, faults);
-            let same =
-                list.iter().map(|(path, digest)| (path.as_str(), *digest)).eq(found.iter().map(|(p, d)| (*p, *d)));
-            if same && faults.len() == before && text != sums(&there.files) {
+            let (list, wrong) = sums_of(&text);
+            if list == found && wrong.is_empty() && text != sums(&there.files) {
                 faults.push(Fault::Form { file: SUMS_FILE });
             }
-            lists.push((SUMS_FILE, list));
+            let short = |line: &str| line.chars().take(120).collect();
+            faults.extend(wrong.iter().map(|(at, line)| Fault::Line {
+                file: SUMS_FILE,
+                line: *at,
+                found: short(line),
+            }));
+            lists.push((SUMS_FILE, list.into_iter().map(|(path, sha256)| (path.to_string(), sha256)).collect()));
         }
         Ok(Err(_)) => faults.push(Fault::Unreadable { why: format!("{SUMS_FILE} is not UTF-8 text") }),
         Err(error) => faults.push(Fault::Unreadable { why: format!("{SUMS_FILE} could not be read: {error}") }),
@@ -120,24 +118,4 @@ fn held(found: &BTreeMap<&str, Digest>, lists: &[(&str, BTreeMap<String, Digest>
             }
         }
     }
-}
-
-/// The lines of the list; one that is none, or stands twice, is a fault.
-fn parse(text: &str, faults: &mut Vec<Fault>) -> BTreeMap<String, Digest> {
-    let mut list = BTreeMap::new();
-    for (at, line) in text.lines().enumerate() {
-        let parsed = line.split_once("  ").and_then(|(sha256, path)| Some((digest(sha256)?, path.to_string())));
-        let fresh = parsed.filter(|(_, path)| !list.contains_key(path));
-        match fresh {
-            Some((sha256, path)) => drop(list.insert(path, sha256)),
-            None => faults.push(Fault::Line { file: SUMS_FILE, line: at + 1, found: line.chars().take(120).collect() }),
-        }
-    }
-    list
-}
-
-/// 64 digits, small ones, as they are written.
-fn digest(text: &str) -> Option<Digest> {
-    let read: Result<Digest, ValueError> = Digest::deserialize(text.into_deserializer());
-    read.ok().filter(|digest| digest.to_string() == text)
 }

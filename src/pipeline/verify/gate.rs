@@ -116,14 +116,11 @@ impl Held<'_> {
         };
         // A front is of fp32 in any case, and is judged by its body's numbers.
         let bodied = judged.body.as_ref().and_then(|body| self.record.artefacts.iter().find(|a| a.name == body.name));
-        let made = &bodied.unwrap_or(self.bundle).made["options"]["precision"];
-        self.follows("judged.precision", &json!(judged.precision), &json!(recipe.precision.name()));
-        follows(
-            format!("{}: made.options.precision", bodied.unwrap_or(self.bundle).name),
-            made,
-            &json!(recipe.precision.name()),
-            self.faults,
-        );
+        let numbers = bodied.unwrap_or(self.bundle);
+        let expected = json!(recipe.precision.name());
+        self.follows("judged.precision", &json!(judged.precision), &expected);
+        let made = &numbers.made["options"]["precision"];
+        follows(format!("{}: made.options.precision", numbers.name), made, &expected, self.faults);
         let limits = Limits::of(recipe.precision);
         let scale = self.bundle.made["stages"]["functions"][0]["author"]["scale"].as_f64();
         let limits = scale.map_or(limits, |scale| limits.at_scale(scale));

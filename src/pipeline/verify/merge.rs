@@ -4,10 +4,11 @@
 use super::{Verified, VerifyError, one};
 use crate::bundle::{Outcome, PublishError, Replace, Stage, Tree, TreeError, commit};
 use crate::files;
-use crate::pipeline::release::{CacheError, HIDDEN, Workroom, link};
+use crate::pipeline::release::{CacheError, HIDDEN, Known, ROOMS, StageError, Workroom, link, seal};
+use crate::pipeline::told::name_of;
 use crate::provenance::device::{DeviceError, DeviceRecord, MergeError, merge};
 use crate::provenance::release::{RELEASE_FILE, ReleaseRecord, STATEMENT_FILE, SUMS_FILE};
-use crate::provenance::texts::{README_FILE, readme, sums};
+use crate::provenance::texts::README_FILE;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,8 +42,8 @@ pub enum MergeFailure {
     Link(#[from] CacheError),
     #[error(transparent)]
     Publish(#[from] PublishError),
-    #[error("{file} could not be written")]
-    Write { file: &'static str, source: io::Error },
+    #[error(transparent)]
+    Seal(#[from] StageError),
     #[error("the record could not be written as JSON")]
     Json(#[from] serde_json::Error),
 }
@@ -69,7 +70,7 @@ pub fn merge_into(release: &Path, given: &[PathBuf]) -> Result<Vec<Merged>, Merg
         let bytes = bytes.map_err(|source| MergeFailure::Io { path: path.clone(), source })?;
         let device = DeviceRecord::parse(&bytes);
         let device = device.map_err(|source| MergeFailure::Device { path: path.clone(), source })?;
-        let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let file = name_of(path);
         merged.push(Merged { file, machine: device.machine.model.clone() });
         let foreign = |source| MergeFailure::Merge { path: path.clone(), release: release.into(), source };
         merge(&mut record, device).map_err(foreign)?;
@@ -77,9 +78,6 @@ pub fn merge_into(release: &Path, given: &[PathBuf]) -> Result<Vec<Merged>, Merg
     replace(release, &record)?;
     Ok(merged)
 }
-
-/// Where releases are made too, so that whoever makes or merges one next removes what a killed process left.
-const ROOMS: &str = "work";
 
 /// Removes the hidden folder beside a release when dropped, if it has nothing but room to work in: a release may have
 /// been unpacked anywhere.
@@ -101,20 +99,14 @@ fn replace(release: &Path, record: &ReleaseRecord) -> Result<(), MergeFailure> {
     let made = [RELEASE_FILE, STATEMENT_FILE, README_FILE, SUMS_FILE];
     let mut kept = Tree::of(&release)?;
     kept.files.retain(|file| !made.contains(&file.path.as_str()));
+    // Where releases are made too, so that whoever makes or merges one next removes what a killed process left.
     let hidden = release.with_file_name(HIDDEN);
     let _tidy = Tidy(&hidden);
     let room = Workroom::open(&hidden.join(ROOMS))?;
     let stage = Stage::within(&release, room.path(), 0)?;
     let folder = stage.path();
     link(&release, &kept, folder)?;
-    let write = |file: &'static str, bytes: &[u8]| {
-        std::fs::write(folder.join(file), bytes).map_err(|source| MergeFailure::Write { file, source })
-    };
-    write(RELEASE_FILE, &record.to_bytes()?)?;
-    write(STATEMENT_FILE, &record.statement()?)?;
-    write(README_FILE, readme(record).as_bytes())?;
-    write(SUMS_FILE, sums(&Tree::of(folder)?.files).as_bytes())?;
-    let tree = Tree::of(folder)?;
+    let tree = seal(folder, record, &Known::new())?;
     match commit(vec![(stage, &tree)], Replace::Force)?.first() {
         Some(Outcome::Published | Outcome::Unchanged) | None => Ok(()),
     }

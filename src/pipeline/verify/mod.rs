@@ -19,6 +19,7 @@ use crate::bundle::TreeError;
 use crate::bundle::compiled::{Announcement, Identity, shared_hash};
 use crate::files as regular;
 use crate::pipeline::kit::KIT_FILE;
+use crate::pipeline::told;
 use crate::provenance::release::{Left, RELEASE_FILE, RELEASE_VERSION, ReleaseRecord, SUMS_FILE};
 use serde::Serialize;
 use serde_json::Value;
@@ -29,7 +30,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Serialize)]
 pub struct Verified {
     /// Its folder.
-    #[serde(rename = "release", serialize_with = "shown")]
+    #[serde(rename = "release", serialize_with = "told::shown")]
     pub path: PathBuf,
     /// Its name by the record; none where that cannot be read.
     pub name: Option<String>,
@@ -48,21 +49,16 @@ pub struct Verified {
 
 impl Verified {
     fn unreadable(folder: &Path, error: &VerifyError) -> Verified {
-        let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
         Verified {
             path: folder.into(),
             name: None,
             files: 0,
             bytes: 0,
-            faults: vec![Fault::Unreadable { why: format!("{error}{cause}") }],
+            faults: vec![Fault::Unreadable { why: told::chain(error) }],
             not_run: Vec::new(),
             identities: Vec::new(),
         }
     }
-}
-
-fn shown<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&path.display())
 }
 
 /// What was found of several releases.
