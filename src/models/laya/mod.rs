@@ -9,6 +9,8 @@ mod config;
 pub use author::{AuthorReport, author, names};
 pub use config::{AGENT_FILE, Agent, ENCODER_FILE, Encoder, LayaConfig, LayerKind};
 
+use std::collections::BTreeSet;
+
 /// Options that a graph has room for.
 pub const SLOTS: usize = 32;
 
@@ -46,6 +48,45 @@ impl Length {
     }
 }
 
+/// One length or more, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lengths(BTreeSet<Length>);
+
+/// Lengths that no job can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadLengths {
+    /// There is none.
+    #[error("no length is given, expected a number of tokens such as 96")]
+    Empty,
+    /// One that no graph can have.
+    #[error(transparent)]
+    Bad(#[from] BadLength),
+    /// One that is there twice.
+    #[error("length {0} is given twice")]
+    Twice(usize),
+}
+
+impl Lengths {
+    /// Lengths of so many tokens each, in any order.
+    ///
+    /// # Errors
+    /// There is none, one is no [`Length`], or one is there twice.
+    pub fn new(tokens: &[usize]) -> Result<Lengths, BadLengths> {
+        let mut lengths = BTreeSet::new();
+        for tokens in tokens {
+            if !lengths.insert(Length::new(*tokens)?) {
+                return Err(BadLengths::Twice(*tokens));
+            }
+        }
+        if lengths.is_empty() { Err(BadLengths::Empty) } else { Ok(Lengths(lengths)) }
+    }
+
+    /// The lengths, shortest first.
+    pub fn iter(&self) -> impl Iterator<Item = Length> + '_ {
+        self.0.iter().copied()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +99,11 @@ mod tests {
         for bad in [0, MIN_LENGTH - 1, MAX_LENGTH + 1, usize::MAX] {
             assert_eq!(Length::new(bad), Err(BadLength(bad)));
         }
+        let sorted = |list: &[usize]| Lengths::new(list).map(|all| all.iter().map(Length::get).collect::<Vec<_>>());
+        assert_eq!(sorted(&[1024, 96]), Ok(vec![96, 1024]));
+        assert_eq!(sorted(&[]), Err(BadLengths::Empty));
+        assert_eq!(sorted(&[96, 192, 96]), Err(BadLengths::Twice(96)));
+        assert_eq!(sorted(&[96, 3]), Err(BadLengths::Bad(BadLength(3))));
         insta::assert_snapshot!(BadLength(0), @"0 is not a length from 16 to 2048 tokens (96, 192 and 1024 are published)");
     }
 }
