@@ -5,6 +5,7 @@ use eg2_convert::analysis;
 use eg2_convert::checkpoint::Ledger;
 use eg2_convert::ir::{Graph, parse, print};
 use eg2_convert::models::gemma_audio::{AudioConfig, Bucket, author};
+use eg2_convert::models::laya::{self, LayaConfig, Length};
 use eg2_convert::models::reader::{self, ReaderConfig, Tokens};
 use std::path::Path;
 
@@ -49,6 +50,30 @@ fn reader_graphs_are_as_authored() {
     let guessed = ReaderConfig::parse(&fs_err::read_to_string(guessed).unwrap(), "reader_config.json").unwrap();
     check("reader_guessed_T40.txt", &reader(&guessed, 40, 331));
     check("reader_v2_T750.txt", &reader(&ReaderConfig::v2(), 750, 200_000));
+}
+
+#[test]
+fn laya_graphs_are_as_authored() {
+    let laya = |config: &LayaConfig, length| {
+        laya::author(config, Length::new(length).unwrap(), &Ledger::blueprint(0)).unwrap()
+    };
+    check("laya_own_L48.txt", &laya(&crate::laya::config(&crate::cli::fixture("laya_variants/own")), 48).0);
+    let full = LayaConfig::multilingual();
+    let (graph, report) = laya(&full, 96);
+    check("laya_multilingual_L96.txt", &graph);
+    // 170 tensors of the published checkpoint, all of them read.
+    assert_eq!((report.tensors.read, report.tensors.parameters), (170, 321_908_998));
+    let census = |graph: &Graph| analysis::census(graph);
+    let short = census(&graph);
+    for length in [192, 1024] {
+        assert_eq!(census(&laya(&full, length).0), short, "{length}");
+    }
+    // 6,390 in the published package. Every linear layer is a convolution, and nothing is reshaped, cast or looked up.
+    assert_eq!((short.total(), short.max_rank), (4315, 4));
+    assert_eq!(short.ops["conv"], 22 * 4 + 2 * 4 + 2);
+    for banned in ["linear", "matmul", "reshape", "cast", "pad"] {
+        assert!(!short.ops.contains_key(banned), "{banned}");
+    }
 }
 
 /// The port has 465 and 639 ops, 87 a layer; see README for the difference.

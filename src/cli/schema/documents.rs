@@ -20,6 +20,7 @@ const SCHEMAS: &[(&str, &str)] = &[
     ("gate", include_str!("gate.json")),
     ("inspect", include_str!("inspect.json")),
     ("kit", include_str!("kit.json")),
+    ("laya", include_str!("laya.json")),
     ("reader", include_str!("reader.json")),
     ("recipe", include_str!("../../../provenance/recipe.schema.json")),
     ("record", include_str!("../../../provenance/record.schema.json")),

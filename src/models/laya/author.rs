@@ -189,9 +189,12 @@ fn gated(b: &mut Builder, config: &Encoder, scope: &Scope<'_>, x: ValueId) -> Au
     projected(b, scope, "Wo", product, config.hidden, config.mlp_bias)
 }
 
-/// `count` of the extent of `axis`, from `begin` on.
+/// `count` of the extent of `axis`, from `begin` on; the value itself where that is all of it, as with a single head.
 fn cut(b: &mut Builder, label: &str, x: ValueId, axis: usize, begin: usize, count: usize) -> Authored<ValueId> {
     let mut end = b.fact(x).shape.dims().to_vec();
+    if begin == 0 && end.get(axis) == Some(&count) {
+        return Ok(x);
+    }
     let mut from = vec![0; end.len()];
     if let (Some(from), Some(end)) = (from.get_mut(axis), end.get_mut(axis)) {
         (*from, *end) = (begin, begin + count);
@@ -243,7 +246,10 @@ fn attention(b: &mut Builder, [query, key, value]: [ValueId; 3], heads: usize, m
         })?;
         mixed.push(one);
     }
-    Ok(b.push("mixed", Op::Concat { axis: CHANNELS }, &mixed)?)
+    match mixed[..] {
+        [one] => Ok(one),
+        _ => Ok(b.push("mixed", Op::Concat { axis: CHANNELS }, &mixed)?),
+    }
 }
 
 /// Half-split rotary tables of one base for all heads, `[1, c, 1, l]`.
