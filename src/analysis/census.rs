@@ -38,6 +38,7 @@ pub fn census(graph: &Graph) -> Census {
             op @ (Op::Conv(_)
             | Op::Linear
             | Op::MatMul
+            | Op::Einsum
             | Op::Unary(_)
             | Op::Binary(_)
             | Op::Reduce { .. }

@@ -68,6 +68,7 @@ fn by_op(graph: &Graph, node: &Node) -> Option<Rule> {
         | Op::Binary(_)
         | Op::Reduce { .. }
         | Op::MatMul
+        | Op::Einsum
         | Op::ArgMax { .. }
         | Op::Softmax { .. }
         | Op::Transpose { .. }

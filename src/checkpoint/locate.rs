@@ -3,11 +3,20 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The published repository.
-const REPOSITORY: &str = "google/embeddinggemma-2";
+/// Weights in a public repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Its name.
+    pub repository: &'static str,
+    /// The revision that the goldens and gates belong to, or its first digits.
+    pub revision: &'static str,
+}
 
-/// Its revision that the goldens and gates belong to.
-pub const PINNED_REVISION: &str = "914f7f89";
+/// The encoder's.
+pub const EMBEDDING_GEMMA2: Published = Published { repository: "google/embeddinggemma-2", revision: "914f7f89" };
+
+/// The decision model's: the multilingual one, of 22 layers.
+pub const LAYA: Published = Published { repository: "convaiinnovations/laya-multilingual", revision: "052592a1" };
 
 /// What the search asks of its surroundings, apart from them so that a test can set it.
 #[derive(Clone, Debug, Default)]
@@ -50,24 +59,33 @@ impl LocateEnv {
 /// No checkpoint was found; the message lists every place and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no checkpoint found. Looked at:\n{}Get the gated weights with `hf download {REPOSITORY} --revision {revision}`, \
+    "no checkpoint found. Looked at:\n{}Get the published weights with `hf download {repository} --revision {revision}`, \
      name a file or folder with --checkpoint, or try the job on seeded weights with --synthetic",
     .looked.iter().map(|l| format!("  {l}\n")).collect::<String>()
 )]
 pub struct NotFound {
     /// Each place looked at, and what was there.
     pub looked: Vec<String>,
+    /// The repository to get it from.
+    pub repository: &'static str,
     /// The revision wanted.
     pub revision: String,
 }
 
 /// The checkpoint to convert: the one named, else `$EG2_CHECKPOINT`, else `./model.safetensors`, else the Hugging Face
-/// cache at the pinned `revision` (the first digits of a commit).
+/// cache at the pinned revision of `published`, or at `revision` in its place (the first digits of a commit).
 ///
 /// # Errors
 /// None of them is there. A name that was given is not replaced by the next place.
-pub fn locate(explicit: Option<&Path>, env: &LocateEnv, revision: &str) -> Result<PathBuf, NotFound> {
-    let not_found = |looked| NotFound { looked, revision: revision.into() };
+pub fn locate(
+    explicit: Option<&Path>,
+    env: &LocateEnv,
+    published: Published,
+    revision: Option<&str>,
+) -> Result<PathBuf, NotFound> {
+    let Published { repository, revision: pinned_revision } = published;
+    let revision = revision.unwrap_or(pinned_revision);
+    let not_found = |looked| NotFound { looked, repository, revision: revision.into() };
     let given = explicit
         .map(|p| ("--checkpoint", p.to_path_buf()))
         .or_else(|| env.checkpoint.as_ref().map(|p| ("$EG2_CHECKPOINT", PathBuf::from(p))));
@@ -90,7 +108,7 @@ pub fn locate(explicit: Option<&Path>, env: &LocateEnv, revision: &str) -> Resul
     match env.hub() {
         None => looked.push("the Hugging Face cache: $HOME is not set".into()),
         Some(hub) => {
-            let snapshots = hub.join(format!("models--{}", REPOSITORY.replace('/', "--"))).join("snapshots");
+            let snapshots = hub.join(format!("models--{}", repository.replace('/', "--"))).join("snapshots");
             match pinned(&snapshots, revision) {
                 Ok(path) => return Ok(path),
                 Err(found) => looked.push(format!("{}: {found}", snapshots.display())),
@@ -126,35 +144,38 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let at = |p: &str| dir.path().join(p);
         let mut env = LocateEnv { here: at("here"), home: Some(at("home").into()), ..LocateEnv::default() };
-        let nothing = locate(None, &env, "914f7f89").unwrap_err();
+        let nothing = locate(None, &env, EMBEDDING_GEMMA2, None).unwrap_err();
         assert_eq!(nothing.looked.len(), 4);
 
         let snapshots = "home/.cache/huggingface/hub/models--google--embeddinggemma-2/snapshots";
         touch(&at(snapshots).join("0000aaaa/model.safetensors"));
-        let other = locate(None, &env, "914f7f89").unwrap_err();
+        let other = locate(None, &env, EMBEDDING_GEMMA2, None).unwrap_err();
         assert!(other.looked[3].ends_with("has 0000aaaa but not 914f7f89…; name it with --checkpoint to use it"));
         touch(&at(snapshots).join("914f7f89bb/model.safetensors"));
-        assert_eq!(locate(None, &env, "914f7f89").unwrap(), at(snapshots).join("914f7f89bb"));
+        assert_eq!(locate(None, &env, EMBEDDING_GEMMA2, None).unwrap(), at(snapshots).join("914f7f89bb"));
         touch(&at("here/model.safetensors"));
-        assert_eq!(locate(None, &env, "914f7f89").unwrap(), at("here/model.safetensors"));
+        assert_eq!(locate(None, &env, EMBEDDING_GEMMA2, None).unwrap(), at("here/model.safetensors"));
         touch(&at("by-env"));
         env.checkpoint = Some(at("by-env").into());
-        assert_eq!(locate(None, &env, "914f7f89").unwrap(), at("by-env"));
+        assert_eq!(locate(None, &env, EMBEDDING_GEMMA2, None).unwrap(), at("by-env"));
         touch(&at("named"));
-        assert_eq!(locate(Some(&at("named")), &env, "914f7f89").unwrap(), at("named"));
-        assert!(locate(Some(&at("absent")), &env, "914f7f89").is_err(), "a name that was given is not replaced");
+        assert_eq!(locate(Some(&at("named")), &env, EMBEDDING_GEMMA2, None).unwrap(), at("named"));
+        assert!(
+            locate(Some(&at("absent")), &env, EMBEDDING_GEMMA2, None).is_err(),
+            "a name that was given is not replaced"
+        );
     }
 
     #[test]
     fn the_message_says_where_and_how() {
         let env = LocateEnv { here: "folder".into(), ..LocateEnv::default() };
-        insta::assert_snapshot!(locate(None, &env, "914f7f89").unwrap_err(), @r"
+        insta::assert_snapshot!(locate(None, &env, EMBEDDING_GEMMA2, None).unwrap_err(), @r"
         no checkpoint found. Looked at:
           --checkpoint: not given
           $EG2_CHECKPOINT: not set
           folder/model.safetensors: absent
           the Hugging Face cache: $HOME is not set
-        Get the gated weights with `hf download google/embeddinggemma-2 --revision 914f7f89`, name a file or folder with --checkpoint, or try the job on seeded weights with --synthetic
+        Get the published weights with `hf download google/embeddinggemma-2 --revision 914f7f89`, name a file or folder with --checkpoint, or try the job on seeded weights with --synthetic
         ");
     }
 }

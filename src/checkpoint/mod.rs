@@ -22,7 +22,7 @@ pub use format::UNNAMED;
 pub use format::npy::NpyError;
 pub use format::pytorch::PyTorchError;
 pub use joined::{Joined, sole_tensor};
-pub use locate::{LocateEnv, NotFound, PINNED_REVISION, locate};
+pub use locate::{EMBEDDING_GEMMA2, LAYA, LocateEnv, NotFound, Published, locate};
 pub use open::Checkpoint;
 pub use scope::{Consumption, Ledger, Scalar, Scope, ScopeError, Tensor};
 pub use synthetic::Synthetic;

@@ -18,6 +18,7 @@ pub struct Checkpoint {
     shards: Vec<Shard>,
     tensors: BTreeMap<String, usize>,
     files: Vec<PathBuf>,
+    folder: PathBuf,
     config: Option<PathBuf>,
     revision: Option<String>,
 }
@@ -100,12 +101,18 @@ impl Checkpoint {
         files.extend(shards.iter().map(|s| s.path.clone()));
         let folder = at.parent().unwrap_or(Path::new(""));
         let config = Some(folder.join("config.json")).filter(|c| c.is_file());
-        Ok(Checkpoint { shards, tensors, files, config, revision: revision(folder) })
+        let revision = revision(folder);
+        Ok(Checkpoint { shards, tensors, files, folder: folder.into(), config, revision })
     }
 
     /// Every file that was opened, the index included.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
+    }
+
+    /// The folder of the weights, where configs and a tokenizer are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The `config.json` beside the weights.

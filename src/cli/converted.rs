@@ -26,6 +26,7 @@ pub const fn exit_of(error: &PipelineError) -> Exit {
         | PipelineError::Config(_)
         | PipelineError::NoConfig { .. }
         | PipelineError::NoReaderFile { .. }
+        | PipelineError::NoLayaConfig { .. }
         | PipelineError::Table { .. }
         | PipelineError::Words(_)
         | PipelineError::UnitRows(_)

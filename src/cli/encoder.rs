@@ -5,7 +5,7 @@ use super::destination::DestinationOpts;
 use super::failure::{Exit, Failure};
 use super::progress::Bar;
 use super::{Common, Report};
-use crate::checkpoint::{LocateEnv, PINNED_REVISION, locate};
+use crate::checkpoint::{EMBEDDING_GEMMA2, LocateEnv, locate};
 use crate::models::gemma_audio::Buckets;
 use crate::passes::Precision;
 use crate::pipeline::{EncoderOptions, Origin, encoder};
@@ -59,7 +59,7 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
     let origin = match opts.synthetic {
         Some(seed) => Origin::Synthetic(seed),
         None => {
-            let found = locate(opts.checkpoint.as_deref(), &LocateEnv::from_process(), PINNED_REVISION);
+            let found = locate(opts.checkpoint.as_deref(), &LocateEnv::from_process(), EMBEDDING_GEMMA2, None);
             Origin::Checkpoint(found.map_err(|e| Failure::new(Exit::BadInput, &e))?)
         }
     };

@@ -14,6 +14,7 @@ mod features;
 mod gate;
 mod inspect;
 mod kit;
+mod laya;
 mod progress;
 mod reader;
 mod regions;
@@ -70,6 +71,7 @@ enum Command {
     Gate(gate::Opts),
     Inspect(inspect::Opts),
     Kit(kit::Opts),
+    Laya(laya::Opts),
     Reader(reader::Opts),
     Regions(regions::Opts),
     Release(release::Opts),
@@ -131,6 +133,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
         Command::Gate(opts) => gate::run(opts, &cli.common),
         Command::Inspect(opts) => inspect::run(opts),
         Command::Kit(opts) => kit::run(opts, &cli.common),
+        Command::Laya(opts) => laya::run(opts, &cli.common),
         Command::Reader(opts) => reader::run(opts, &cli.common),
         Command::Regions(opts) => regions::run(opts),
         Command::Release(opts) => release::run(opts, &cli.common),

@@ -18,7 +18,7 @@ pub enum Accuracy {
 /// The class of `op`.
 pub fn accuracy(op: &Op) -> Accuracy {
     match op {
-        Op::Conv(_) | Op::Linear | Op::MatMul => Accuracy::Accumulated,
+        Op::Conv(_) | Op::Linear | Op::MatMul | Op::Einsum => Accuracy::Accumulated,
         Op::Unary(Unary::Abs | Unary::Relu) | Op::Binary(Binary::Maximum | Binary::Minimum) => Accuracy::Exact,
         Op::Unary(
             Unary::Square | Unary::Rsqrt | Unary::Tanh | Unary::Sigmoid | Unary::Silu | Unary::Gelu | Unary::GeluTanh,

@@ -38,6 +38,12 @@ pub(super) fn matmul(x: &Tensor, y: &Tensor) -> Result<Tensor, Error> {
     batches(x)?.matmul(&batches(y)?)?.reshape(dims)
 }
 
+/// `x [n, c, h, w]` times `y [n, w, h, u]`: a product for each `n` and `h`, whose axes stand before the matrices meanwhile.
+pub(super) fn einsum(x: &Tensor, y: &Tensor) -> Result<Tensor, Error> {
+    const TURN: (usize, usize, usize, usize) = (0, 2, 1, 3);
+    matmul(&x.permute(TURN)?, &y.permute(TURN)?)?.permute(TURN)
+}
+
 /// `x` with at most one axis before its matrices, which a product then takes with whatever strides they have: heads
 /// are read where they lie. Copied only where several axes do not merge into one.
 fn batches(x: &Tensor) -> Result<Tensor, Error> {

@@ -24,6 +24,7 @@ pub(super) enum WholeOp<'g> {
     Conv(&'g ConvSpec),
     Linear,
     MatMul,
+    Einsum,
     ArgMax { axis: usize },
     Reduce { kind: Reduce, axis: usize },
     Softmax { axis: usize },
@@ -43,6 +44,7 @@ impl WholeOp<'_> {
             WholeOp::Conv(_)
             | WholeOp::Linear
             | WholeOp::MatMul
+            | WholeOp::Einsum
             | WholeOp::ArgMax { .. }
             | WholeOp::Reduce { .. }
             | WholeOp::Softmax { .. }
@@ -81,6 +83,7 @@ fn classify<'g>(graph: &Graph, node: &'g Node) -> Class<'g> {
         Op::Conv(spec) => Class::Whole(WholeOp::Conv(spec)),
         Op::Linear => Class::Whole(WholeOp::Linear),
         Op::MatMul => Class::Whole(WholeOp::MatMul),
+        Op::Einsum => Class::Whole(WholeOp::Einsum),
         Op::ArgMax { axis } => Class::Whole(WholeOp::ArgMax { axis: *axis }),
         Op::Unary(kind) => Class::Row(RowOp::Unary(*kind)),
         Op::Binary(kind) => Class::Row(RowOp::Binary(*kind)),

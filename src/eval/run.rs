@@ -446,6 +446,7 @@ fn apply(op: WholeOp<'_>, args: &[Tensor], round: bool) -> Result<Tensor, Error>
     let made = match op {
         WholeOp::Linear => matrix::linear(x, weight()?, args.get(2))?,
         WholeOp::MatMul => matrix::matmul(x, weight()?)?,
+        WholeOp::Einsum => matrix::einsum(x, weight()?)?,
         WholeOp::ArgMax { axis } => argmax(x, axis)?,
         WholeOp::Conv(spec) => matrix::conv(spec, x, weight()?, args.get(2))?,
         WholeOp::Reduce { kind, axis } => along(x, axis, 1, |x, n, inner| reduce::axis(kind, x, n, inner))?,

@@ -4,6 +4,7 @@
 //! functions are the same on every machine, and rounded to f32 once.
 
 use super::quantize::{bytes_of_levels, levels, scales};
+use super::weight::repeated;
 use super::{Edit, Source, Table, Wave, Weight};
 use crate::tensor::{DType, Fact, NotRepresentable, SourceError, WeightSource, bytes_of_f32, narrow_f16};
 
@@ -225,7 +226,7 @@ impl<'a> Materializer<'a> {
     fn edit_whole(&self, edit: &Edit, fact: &Fact, mut values: Vec<f32>) -> Result<Vec<f32>, SourceError> {
         let dims = fact.shape.dims();
         Ok(match edit {
-            Edit::Repeat(n) => vec![values.first().copied().unwrap_or(0.0); *n],
+            Edit::Repeat(n) => values.repeat(*n),
             Edit::Row(r) => {
                 let width = dims.last().copied().unwrap_or(0);
                 values[r * width..(r + 1) * width].to_vec()
@@ -336,7 +337,7 @@ fn blockwise(edit: &Edit) -> bool {
 fn shape_after(edit: &Edit, fact: &Fact) -> crate::tensor::Shape {
     let dims = fact.shape.dims();
     match (edit, dims) {
-        (Edit::Repeat(n), _) => [*n].into(),
+        (Edit::Repeat(n), _) => repeated(*n, dims).unwrap_or_else(|| fact.shape.clone()),
         (Edit::ProjectSinusoid { positions, .. }, [n, _]) => [*positions, *n].into(),
         (Edit::Row(_), [_, k]) => [*k].into(),
         (Edit::Rows { count, .. }, [_, rest @ ..]) => [&[*count], rest].concat().into(),
@@ -507,6 +508,9 @@ mod tests {
         let values = |weight: Weight| Materializer::new(&memory_of(&[])).read_f32(&weight).unwrap();
         let repeated = Weight::scalar(1.5).edit(Edit::Scale(2.0)).and_then(|w| w.edit(Edit::Repeat(3))).unwrap();
         assert_eq!(values(repeated), [3.0; 3]);
+        let columns = Weight::literal(vec![1.0, 2.0], Fact::new(DType::F32, [1, 2])).unwrap();
+        let columns = columns.edit(Edit::Repeat(2)).unwrap();
+        assert_eq!((columns.fact().shape.dims(), values(columns.clone())), (&[2, 2][..], vec![1.0, 2.0, 1.0, 2.0]));
         let pair = Weight::literal(vec![1.0, 2.0, 3.0, 4.0], Fact::new(DType::F32, [2, 2])).unwrap();
         assert_eq!(values(pair.edit(Edit::Transpose(vec![1, 0])).unwrap()), [1.0, 3.0, 2.0, 4.0]);
         let band = Weight::table(Table::CausalBand { tokens: 2, keys: 2, value: -1.0 }).unwrap();

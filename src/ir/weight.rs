@@ -90,7 +90,7 @@ pub enum Edit {
         /// Number that every row is scaled by besides.
         factor: f64,
     },
-    /// One number becomes a vector of `n` equal ones.
+    /// So many copies one after the other along axis 0; one number becomes a vector of equal ones.
     Repeat(usize),
     /// From a projection `[n, k]` to `[positions, n]`: row `p` is the projection of the sinusoid at `p + offset`,
     /// which is `[sin | cos]` over `k / 2` timescales from 1 to 10000; zero where `p + offset` is negative.
@@ -175,8 +175,7 @@ impl Edit {
                 }
                 from.clone()
             }
-            Edit::Repeat(n) if dims.is_empty() => shaped([*n].into()),
-            Edit::Repeat(_) => return Err(rank("0")),
+            Edit::Repeat(n) => shaped(repeated(*n, dims).ok_or_else(|| parameter("count", n.to_string()))?),
             Edit::ProjectSinusoid { positions, .. } => match dims {
                 [n, k] if k.is_multiple_of(2) => shaped([*positions, *n].into()),
                 _ => return Err(rank("2, the last axis even")),
@@ -215,6 +214,14 @@ impl Edit {
             }
             Edit::BlockScales { block } => shaped(blocks(op, *block, from)?),
         })
+    }
+}
+
+/// The shape of `n` copies along axis 0; none where their extent cannot be counted.
+pub(super) fn repeated(n: usize, dims: &[usize]) -> Option<Shape> {
+    match dims {
+        [] => Some([n].into()),
+        [rows, rest @ ..] => Some([&[rows.checked_mul(n)?], rest].concat().into()),
     }
 }
 
@@ -418,7 +425,8 @@ mod tests {
             Edit::ScaleRowsSoftplus { tensor: "s".into(), period: 4, factor: 1.0 },
             Edit::ScaleRowsSoftplus { tensor: "s".into(), period: 3, factor: -1.0 },
             Edit::Scale(f64::NAN),
-            Edit::Repeat(3),
+            Edit::Repeat(0),
+            Edit::Repeat(usize::MAX),
             Edit::Row(6),
             Edit::Rows { begin: 5, count: 2 },
             Edit::Rows { begin: 0, count: 0 },

@@ -1,7 +1,9 @@
 //! Pieces that several models are made of.
 
 use crate::checkpoint::{Scope, ScopeError};
-use crate::ir::{Binary, BuildError, Builder, Edit, FactError, Op, Reduce, Table, Unary, ValueId, Wave, Weight};
+use crate::ir::{
+    Binary, BuildError, Builder, ConvSpec, Edit, FactError, Op, Reduce, Table, Unary, ValueId, Wave, Weight,
+};
 
 /// Smallest divisor of a max-abs norm. Its square root of eps over it squared stays inside fp16, and the square of
 /// anything smaller would not: `(1e-3 / 2^-13)^2 = 67`, while `(2^-14)^2` has no fp16 value.
@@ -70,6 +72,22 @@ pub fn linear(b: &mut Builder, label: &str, x: ValueId, weight: Weight, bias: Op
     Ok(b.push(label, Op::Linear, &args)?)
 }
 
+/// A linear layer of channel-first `x [n, k, h, l]` by `weight [n, k]`: the 1x1 convolution with the same numbers.
+///
+/// # Errors
+/// The shapes do not fit.
+pub fn pointwise(b: &mut Builder, label: &str, x: ValueId, weight: Weight, bias: Option<Weight>) -> Authored<ValueId> {
+    let tall = |source| AuthorError::Weight { tensor: b.path(label), source };
+    let dims = [weight.fact().shape.dims(), &[1, 1]].concat();
+    let weight = weight.edit(Edit::Reshape(dims.into())).map_err(tall)?;
+    let mut args = vec![x, b.constant(&format!("{label}.weight"), weight)];
+    if let Some(bias) = bias {
+        args.push(b.constant(&format!("{label}.bias"), bias));
+    }
+    let spec = ConvSpec { stride: vec![1, 1], pad: vec![[0, 0], [0, 0]], groups: 1 };
+    Ok(b.push(label, Op::Conv(spec), &args)?)
+}
+
 /// A row over its largest magnitude, and that magnitude: what keeps squares and sums of squares inside fp16.
 struct Leveled {
     /// The row, of magnitude 1 at most.
@@ -78,11 +96,10 @@ struct Leveled {
     largest: ValueId,
 }
 
-/// Divides every row of `x` (its last axis) by its largest magnitude.
-fn leveled(b: &mut Builder, x: ValueId) -> Authored<Leveled> {
-    let last = b.fact(x).shape.rank().saturating_sub(1);
+/// Divides every row of `x`, which lies along `axis`, by its largest magnitude.
+fn leveled(b: &mut Builder, x: ValueId, axis: usize) -> Authored<Leveled> {
     let magnitude = b.unary(Unary::Abs, x)?;
-    let largest = b.push("max_abs", Op::Reduce { kind: Reduce::Max, axis: last }, &[magnitude])?;
+    let largest = b.push("max_abs", Op::Reduce { kind: Reduce::Max, axis }, &[magnitude])?;
     let floor = b.constant("floor", Weight::scalar(NORM_FLOOR));
     let largest = b.binary(Binary::Maximum, largest, floor)?;
     let row = b.push("row", Op::Binary(Binary::Div), &[x, largest])?;
@@ -107,7 +124,7 @@ fn leveled_rsqrt(b: &mut Builder, mean: ValueId, largest: ValueId, eps: f64) -> 
 pub fn rms_norm(b: &mut Builder, label: &str, x: ValueId, weight: Option<Weight>, eps: f64) -> Authored<ValueId> {
     let last = b.fact(x).shape.rank().saturating_sub(1);
     b.scope(label, |b| {
-        let Leveled { row, largest } = leveled(b, x)?;
+        let Leveled { row, largest } = leveled(b, x, last)?;
         let square = b.unary(Unary::Square, row)?;
         let mean = b.push("mean_square", Op::Reduce { kind: Reduce::Mean, axis: last }, &[square])?;
         let scale = leveled_rsqrt(b, mean, largest, eps)?;
@@ -120,28 +137,32 @@ pub fn rms_norm(b: &mut Builder, label: &str, x: ValueId, weight: Option<Weight>
     })
 }
 
-/// LayerNorm over the last axis in the form that survives fp16, on leveled rows. The value is that of
-/// `(x - mean(x)) * rsqrt(variance(x) + eps) * weight + bias` for every row, the all-zero one included.
+/// LayerNorm over `axis` in the form that survives fp16, on leveled rows. The value is that of
+/// `(x - mean(x)) * rsqrt(variance(x) + eps) * weight + bias` for every row, the all-zero one included. `weight` and `bias`
+/// broadcast against `x`.
 ///
 /// # Errors
-/// A weight does not fit the last axis.
+/// A weight does not fit.
 pub fn leveled_layer_norm(
     b: &mut Builder,
     label: &str,
     x: ValueId,
-    [weight, bias]: [Weight; 2],
+    axis: usize,
+    (weight, bias): (Weight, Option<Weight>),
     eps: f64,
 ) -> Authored<ValueId> {
-    let last = b.fact(x).shape.rank().saturating_sub(1);
     b.scope(label, |b| {
-        let Leveled { row, largest } = leveled(b, x)?;
-        let mean = b.push("mean", Op::Reduce { kind: Reduce::Mean, axis: last }, &[row])?;
+        let Leveled { row, largest } = leveled(b, x, axis)?;
+        let mean = b.push("mean", Op::Reduce { kind: Reduce::Mean, axis }, &[row])?;
         let centred = b.push("centred", Op::Binary(Binary::Sub), &[row, mean])?;
         let square = b.unary(Unary::Square, centred)?;
-        let variance = b.push("variance", Op::Reduce { kind: Reduce::Mean, axis: last }, &[square])?;
+        let variance = b.push("variance", Op::Reduce { kind: Reduce::Mean, axis }, &[square])?;
         let scale = leveled_rsqrt(b, variance, largest, eps)?;
         let normed = b.push("normed", Op::Binary(Binary::Mul), &[centred, scale])?;
         let weight = b.constant("weight", weight);
+        let Some(bias) = bias else {
+            return Ok(b.push("", Op::Binary(Binary::Mul), &[normed, weight])?);
+        };
         let scaled = b.push("scaled", Op::Binary(Binary::Mul), &[normed, weight])?;
         let bias = b.constant("bias", bias);
         Ok(b.push("", Op::Binary(Binary::Add), &[scaled, bias])?)
@@ -156,7 +177,7 @@ pub fn leveled_layer_norm(
 pub fn unit_length(b: &mut Builder, label: &str, x: ValueId) -> Authored<ValueId> {
     let last = b.fact(x).shape.rank().saturating_sub(1);
     b.scope(label, |b| {
-        let Leveled { row, .. } = leveled(b, x)?;
+        let Leveled { row, .. } = leveled(b, x, last)?;
         let square = b.unary(Unary::Square, row)?;
         let sum = b.push("sum_of_squares", Op::Reduce { kind: Reduce::Sum, axis: last }, &[square])?;
         let least = b.constant("least", Weight::scalar(SMALLEST_NORMAL));

@@ -4,6 +4,7 @@
 
 pub mod blocks;
 pub mod gemma_audio;
+pub mod laya;
 pub mod reader;
 pub mod section;
 pub mod windows;

@@ -34,6 +34,15 @@ pub fn parse(text: &str, file: &str) -> Result<Value, ConfigError> {
     json::read(text.as_bytes()).map_err(|source| ConfigError::Json { file: file.into(), source })
 }
 
+/// What kind of value it is, for messages: a whole list or object is too long for one.
+pub fn kind(value: &Value) -> String {
+    match value {
+        Value::Array(list) => format!("a list of {}", list.len()),
+        Value::Object(map) => format!("an object of {}", map.len()),
+        Value::String(_) | Value::Number(_) | Value::Bool(_) | Value::Null => value.to_string(),
+    }
+}
+
 /// One object of a config.
 pub struct Section<'a> {
     file: &'a str,

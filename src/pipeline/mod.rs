@@ -10,6 +10,7 @@ mod features;
 mod gate;
 mod inspect;
 mod kit;
+mod laya;
 mod model;
 mod origin;
 mod package;
@@ -34,6 +35,7 @@ pub use inspect::{
     AiModelView, BlockerView, CompiledView, FunctionView, InspectError, Inspection, PackageView, WeightView, inspect,
 };
 pub use kit::{Differences, KitError, KitOptions, KitRan, PlanFault, RunnerError, run_kit};
+pub use laya::{LayaOptions, laya};
 pub use model::{Half, UnknownModel};
 pub use origin::Origin;
 pub use package::{Converted, Destination, FunctionReport, GraphFigures, PipelineError, Writer};

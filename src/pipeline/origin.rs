@@ -52,6 +52,16 @@ impl SourceFiles {
         SourceFiles { kind: "checkpoint", revision: None, seed: None, files }
     }
 
+    /// The same, from a snapshot of that revision.
+    pub fn at(self, revision: Option<String>) -> SourceFiles {
+        SourceFiles { revision, ..self }
+    }
+
+    /// The same files beside seeded weights.
+    pub fn seeded(self, seed: u64) -> SourceFiles {
+        SourceFiles { kind: "synthetic", seed: Some(seed), ..self }
+    }
+
     /// Seeded weights, and the config file if there was one.
     pub fn synthetic(seed: u64, config: Option<&Path>) -> SourceFiles {
         let files = config.map(Path::to_path_buf).into_iter().collect();

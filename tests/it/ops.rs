@@ -36,8 +36,8 @@ fn coremltools_infers_what_we_declare() {
         let report: Value = serde_json::from_str(report.trim()).unwrap();
         assert_eq!(report["faults"], Value::Array(vec![]), "{dtype}");
         let census = &report["census"]["main"];
-        let counts = ["matmul", "gelu", "reduce_argmax"].map(|kind| census[kind].as_u64());
-        assert_eq!(counts, [Some(1), Some(2), Some(1)], "{dtype}");
+        let counts = ["matmul", "einsum", "gelu", "reduce_argmax"].map(|kind| census[kind].as_u64());
+        assert_eq!(counts, [Some(1), Some(1), Some(2), Some(1)], "{dtype}");
     }
 }
 

@@ -104,6 +104,9 @@ pub fn every_op(name: &str, memory: &Memory, dtype: DType) -> Graph {
     let turned = s.op("layers.0.turned", Op::Transpose { perm: vec![0, 2, 1] }, &[soft]);
     let scores = s.op("layers.0.scores", Op::MatMul, &[soft, turned]);
     let best = s.op("layers.0.best", Op::ArgMax { axis: 2 }, &[scores]);
+    let channels = s.op("channels", Op::Reshape { shape: [2, 3, 2, 20].into() }, &[soft]);
+    let keys = s.op("keys", Op::Transpose { perm: vec![0, 3, 2, 1] }, &[channels]);
+    let einsum = s.op("einsum", Op::Einsum, &[channels, keys]);
     // An fp16 graph holds no fp32 value.
     let other = if dtype == DType::F32 { DType::F16 } else { DType::I32 };
     let there = s.op("there", Op::Cast(other), &[soft]);
@@ -111,6 +114,7 @@ pub fn every_op(name: &str, memory: &Memory, dtype: DType) -> Graph {
 
     s.b.output("soft_tokens", back);
     s.b.output("best", best);
+    s.b.output("einsum", einsum);
     s.b.output("hidden", x);
     s.b.output("hidden_again", x);
     s.b.output("wave_again", wave);

@@ -64,6 +64,7 @@ pub(super) fn legalize(op: &Op, args: &[(ValueId, &Fact)], fact: &Fact) -> Resul
             let (y, _) = *args.get(1).ok_or("it has one operand")?;
             one("batch_matmul", vec![x, Operand::Value(y)])
         }
+        Op::Einsum => einsum(args, fact),
         Op::Unary(Unary::GeluTanh) => {
             let attribute = " approximate = <tanh>";
             Ok(vec![Step { kind: "gelu", inputs: vec![x], attribute, fact: fact.clone() }])
@@ -98,6 +99,24 @@ pub(super) fn legalize(op: &Op, args: &[(ValueId, &Fact)], fact: &Fact) -> Resul
         Op::Cast(_) => one("cast", vec![x]),
         Op::Dequantize => dequantize(args, fact),
     }
+}
+
+/// The axes that are no matrix' go to the front for the product, and back after it.
+fn einsum(args: &[(ValueId, &Fact)], fact: &Fact) -> Result<Vec<Step>, &'static str> {
+    const TURN: [usize; 4] = [0, 2, 1, 3];
+    let [x, y] = args else { return Err("it does not have two operands") };
+    let turned = |x: Operand, fact: &Fact| -> Result<Step, &'static str> {
+        let [n, c, h, w] = *fact.shape.dims() else { return Err("an operand is not of rank 4") };
+        let fact = Fact::new(fact.dtype, [n, h, c, w]);
+        Ok(Step { kind: "transpose", inputs: vec![x, extents(TURN)?], attribute: "", fact })
+    };
+    let [first, second] = [turned(Operand::Value(x.0), x.1)?, turned(Operand::Value(y.0), y.1)?];
+    let [n, c, h, u] = *fact.shape.dims() else { return Err("its result is not of rank 4") };
+    let product = Fact::new(fact.dtype, [n, h, c, u]);
+    let inputs = vec![Operand::Step(0), Operand::Step(1)];
+    let product = Step { kind: "batch_matmul", inputs, attribute: "", fact: product };
+    let back = vec![Operand::Step(2), extents(TURN)?];
+    Ok(vec![first, second, product, Step { kind: "transpose", inputs: back, attribute: "", fact: fact.clone() }])
 }
 
 /// `scale * (q - zero) + bias`, where zero is of q's dtype and bias of the scale's: another dtype is taken and computes

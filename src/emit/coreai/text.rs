@@ -139,6 +139,7 @@ impl<W: Write + Seek> FunctionWriter<'_, '_, W> {
             Op::Conv(_)
             | Op::Linear
             | Op::MatMul
+            | Op::Einsum
             | Op::Unary(_)
             | Op::Binary(_)
             | Op::Reduce { .. }

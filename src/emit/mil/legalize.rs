@@ -61,6 +61,11 @@ pub(super) fn legalize(op: &Op, args: &[(ValueId, &Fact)], fact: &Fact) -> Resul
             inputs.push(("transpose_y", Operand::Param(Param::Bool(false))));
             "matmul"
         }
+        Op::Einsum => {
+            let values = Operand::Values(args.iter().map(|(value, _)| *value).collect());
+            inputs = vec![("values", values), ("equation", Operand::Param(Param::Text("nchw,nwhu->nchu")))];
+            "einsum"
+        }
         Op::Unary(kind) => unary(*kind, x_fact, &mut inputs),
         Op::Binary(kind) => {
             let (y, _) = *args.get(1).ok_or("it has one operand")?;

@@ -151,7 +151,7 @@ fn the_description_is_written() {
     assert_eq!((description.metadata.short.as_str(), description.metadata.license.as_str()), ("every op", "none"));
     assert_eq!(description.top.inputs[0].text, "a picture");
     let names: Vec<&str> = description.top.outputs.iter().map(|f| f.name.as_str()).collect();
-    assert_eq!(names, ["soft_tokens", "best", "hidden", "hidden_again", "wave_again", "one_out"]);
+    assert_eq!(names, ["soft_tokens", "best", "einsum", "hidden", "hidden_again", "wave_again", "one_out"]);
     assert_eq!(package.version(), 9);
 }
 

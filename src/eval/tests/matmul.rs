@@ -44,3 +44,21 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn einsum_is_a_product_for_each_outer_and_third(
+        (n, c, h) in (1usize..3, 1usize..6, 1usize..4),
+        (w, u) in (1usize..9, 1usize..9),
+        seed in 0u64..99,
+    ) {
+        holds(Op::Einsum, &[&[n, c, h, w], &[n, w, h, u]], seed, |a| {
+            positions(&[n, c, h, u]).iter().map(|p| {
+                let terms = (0..w).map(|w| a[0].at(&[p[0], p[1], p[2], w]) * a[1].at(&[p[0], w, p[2], p[3]]));
+                (terms.clone().sum(), terms.map(f64::abs).sum())
+            }).collect()
+        });
+    }
+}

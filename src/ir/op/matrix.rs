@@ -50,6 +50,19 @@ pub(super) fn matmul(args: &[&Fact]) -> Result<Fact, FactError> {
     }
 }
 
+pub(super) fn einsum(args: &[&Fact]) -> Result<Fact, FactError> {
+    const OP: &str = "einsum";
+    let [x, y] = exactly(OP, "2", args)?;
+    float(OP, x)?;
+    same_dtype(OP, x, y)?;
+    match (x.shape.dims(), y.shape.dims()) {
+        ([n, c, h, w], [batch, terms, rows, u]) if [n, w, h] == [batch, terms, rows] => {
+            Ok(Fact::new(x.dtype, [*n, *c, *h, *u]))
+        }
+        _ => Err(FactError::Shapes { op: OP, first: x.shape.clone(), second: y.shape.clone() }),
+    }
+}
+
 pub(super) fn conv(spec: &ConvSpec, args: &[&Fact]) -> Result<Fact, FactError> {
     const OP: &str = "conv";
     let (x, weight) = match args {
@@ -128,6 +141,18 @@ mod tests {
         let half = Fact::new(DType::F16, [4, 7]);
         assert!(matches!(matmul(&[&f(&[5, 4]), &half]), Err(FactError::MixedDType { .. })));
         assert!(matches!(matmul(&[&f(&[5, 4])]), Err(FactError::Arity { .. })));
+    }
+
+    #[test]
+    fn einsum_shapes() {
+        assert_eq!(einsum(&[&f(&[2, 3, 5, 4]), &f(&[2, 4, 5, 7])]).unwrap(), f(&[2, 3, 5, 7]));
+        let four = f(&[2, 3, 5, 4]);
+        for y in [&[2, 3, 5, 7][..], &[1, 4, 5, 7], &[2, 4, 1, 7], &[4, 5, 7]] {
+            assert!(matches!(einsum(&[&four, &f(y)]), Err(FactError::Shapes { .. })), "{y:?}");
+        }
+        let half = Fact::new(DType::F16, [2, 4, 5, 7]);
+        assert!(matches!(einsum(&[&four, &half]), Err(FactError::MixedDType { .. })));
+        assert!(matches!(einsum(&[&four]), Err(FactError::Arity { .. })));
     }
 
     #[test]

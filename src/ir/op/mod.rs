@@ -31,6 +31,9 @@ pub enum Op {
     Linear,
     /// `x [.., m, k]` times `y [.., k, n]`, for each of the leading axes, which both have alike.
     MatMul,
+    /// `x [n, c, h, w]` times `y [n, w, h, u]` to `[n, c, h, u]`, a product for each `n` and `h`: the one equation of two
+    /// channel-first values that Core ML's einsum has, `nchw,nwhu->nchu`.
+    Einsum,
     /// A function of each element.
     Unary(Unary),
     /// A function of two elements, numpy broadcasting both ways.
@@ -97,6 +100,7 @@ impl Op {
             Op::Conv(_) => "conv",
             Op::Linear => "linear",
             Op::MatMul => "matmul",
+            Op::Einsum => "einsum",
             Op::Unary(u) => u.name(),
             Op::Binary(b) => b.name(),
             Op::Reduce { kind, .. } => kind.name(),
@@ -122,6 +126,7 @@ impl Op {
             Op::Conv(spec) => matrix::conv(spec, args)?,
             Op::Linear => matrix::linear(args)?,
             Op::MatMul => matrix::matmul(args)?,
+            Op::Einsum => matrix::einsum(args)?,
             Op::Unary(u) => elementwise::unary(*u, args)?,
             Op::Binary(b) => elementwise::binary(*b, args)?,
             Op::Reduce { kind, axis } => reduce::reduce(*kind, *axis, args)?,

@@ -12,9 +12,14 @@ pub(super) struct Parameters<'g>(pub &'g Op);
 impl Display for Parameters<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Op::Input(_) | Op::Const(_) | Op::Linear | Op::MatMul | Op::Unary(_) | Op::Binary(_) | Op::Dequantize => {
-                Ok(())
-            }
+            Op::Input(_)
+            | Op::Const(_)
+            | Op::Linear
+            | Op::MatMul
+            | Op::Einsum
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Dequantize => Ok(()),
             Op::Conv(ConvSpec { stride, pad, groups }) => {
                 write!(f, " stride={} pad={} groups={groups}", List(stride.iter()), pairs(pad))
             }
@@ -33,7 +38,7 @@ impl Display for Parameters<'_> {
 /// Reads the parameters of the op that `kind` is a sample of.
 pub(super) fn parameters(kind: Op, line: &mut Cursor<'_>) -> Result<Op, ParseError> {
     Ok(match kind {
-        Op::Linear | Op::MatMul | Op::Unary(_) | Op::Binary(_) | Op::Dequantize => kind,
+        Op::Linear | Op::MatMul | Op::Einsum | Op::Unary(_) | Op::Binary(_) | Op::Dequantize => kind,
         Op::Conv(_) => Op::Conv(ConvSpec {
             stride: line.parameter("stride", Cursor::counts)?,
             pad: line.parameter("pad", Cursor::pairs)?,
@@ -71,6 +76,7 @@ pub(super) fn samples() -> impl Iterator<Item = Op> {
         Op::Conv(ConvSpec { stride: Vec::new(), pad: Vec::new(), groups: 1 }),
         Op::Linear,
         Op::MatMul,
+        Op::Einsum,
         Op::ArgMax { axis: 0 },
         Op::Softmax { axis: 0 },
         Op::Transpose { perm: Vec::new() },

@@ -37,6 +37,7 @@ fn computation(f: &mut fmt::Formatter<'_>, graph: &Graph, node: &Node) -> fmt::R
         op @ (Op::Conv(_)
         | Op::Linear
         | Op::MatMul
+        | Op::Einsum
         | Op::Unary(_)
         | Op::Binary(_)
         | Op::Reduce { .. }

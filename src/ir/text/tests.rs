@@ -267,8 +267,8 @@ fn faults_name_line_found_and_expected() {
     .iter()
     .map(|(line, twin)| refused(line, twin))
     .collect();
-    insta::assert_snapshot!(report.join("\n"), @r##"
-    line 5: found op liner, expected one of conv, linear, matmul, argmax, softmax, transpose, reshape, slice, concat, pad, cast, dequantize, abs, square, rsqrt, tanh, sigmoid, silu, relu, gelu, gelu_tanh, add, sub, mul, div, maximum, minimum, reduce_mean, reduce_sum, reduce_max
+    insta::assert_snapshot!(report.join("\n"), @r#"
+    line 5: found op liner, expected one of conv, linear, matmul, einsum, argmax, softmax, transpose, reshape, slice, concat, pad, cast, dequantize, abs, square, rsqrt, tanh, sigmoid, silu, relu, gelu, gelu_tanh, add, sub, mul, div, maximum, minimum, reduce_mean, reduce_sum, reduce_max
     line 5: found %v, expected a value defined above
     line 5: found %y, expected a value defined above
     line 5: found %x again, expected a path other than that of line 2
@@ -324,7 +324,7 @@ fn faults_name_line_found_and_expected() {
     line 5: found y = %x, expected the name of an output in quotes
     line 6: found %z = tanh(%x) : f32[2,3], expected output
     line 5: found end, expected output
-    "##);
+    "#);
 }
 
 #[test]

@@ -162,8 +162,9 @@ impl Network<'_> {
     fn norm(&self, b: &mut Builder, scope: &Scope<'_>, part: &str, x: ValueId) -> Authored<ValueId> {
         let width = blocks::last_extent(b, x);
         let named = scope.scope(self.config.names.of(part));
-        let weights = [blocks::weight(&named, "weight", &[width])?, blocks::weight(&named, "bias", &[width])?];
-        leveled_layer_norm(b, part, x, weights, self.config.guesses.layer_norm_eps)
+        let weights = (blocks::weight(&named, "weight", &[width])?, Some(blocks::weight(&named, "bias", &[width])?));
+        let last = b.fact(x).shape.rank().saturating_sub(1);
+        leveled_layer_norm(b, part, x, last, weights, self.config.guesses.layer_norm_eps)
     }
 
     fn linear(&self, b: &mut Builder, scope: &Scope<'_>, part: &str, x: ValueId, width: usize) -> Authored<ValueId> {

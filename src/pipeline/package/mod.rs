@@ -64,6 +64,8 @@ pub enum PipelineError {
     Io(io::Error),
     #[error("no config.json beside {}; give one with --config", checkpoint.display())]
     NoConfig { checkpoint: PathBuf },
+    #[error("{} is absent; a Laya checkpoint has its configs beside its weights, or give their folder with --config", path.display())]
+    NoLayaConfig { path: PathBuf },
     #[error(transparent)]
     Words(#[from] WordsError),
     #[error(transparent)]

@@ -2,7 +2,7 @@
 
 use super::ReleaseOptions;
 use super::error::SourceError;
-use crate::checkpoint::{PINNED_REVISION, locate};
+use crate::checkpoint::{EMBEDDING_GEMMA2, locate};
 use crate::files::{self, Stamp};
 use crate::models::gemma_audio::Buckets;
 use crate::models::reader::Tokens;
@@ -106,8 +106,8 @@ fn encoder(
         Some(seed) => (Origin::Synthetic(seed), SourceFiles::synthetic(seed, config.as_deref())),
         None => {
             let named = recipe.source.checkpoint.as_deref().or(options.checkpoint.as_deref());
-            let revision = recipe.source.revision.as_deref().unwrap_or(PINNED_REVISION);
-            let path = locate(named, &options.surroundings, revision)?;
+            let revision = recipe.source.revision.as_deref();
+            let path = locate(named, &options.surroundings, EMBEDDING_GEMMA2, revision)?;
             let files = EncoderWeights::open(&path, config.as_deref()).map_err(Box::new)?.files;
             (Origin::Checkpoint(path), files)
         }

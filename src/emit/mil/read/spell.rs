@@ -27,6 +27,7 @@ pub(super) fn operation<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifte
         "minimum" => Op::Binary(Binary::Minimum),
         "identity" => return lifter.operand(op, "x"),
         "matmul" => return matmul(lifter, op),
+        "einsum" => return einsum(lifter, op),
         "gelu" => return gelu(lifter, op),
         "reduce_argmax" => return argmax(lifter, op),
         "rsqrt" => return rsqrt(lifter, op),
@@ -87,6 +88,24 @@ fn matmul<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
     };
     let (x, y) = (side("x", "transpose_x")?, side("y", "transpose_y")?);
     lifter.push(op, Op::MatMul, &[x, y])
+}
+
+fn einsum<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {
+    let values = lifter.operands(op, "values")?;
+    let equation = required(lifter.text(op, "equation")?, "equation")?;
+    if !is_channel_first(equation) {
+        return Err(form(format!("equation is {equation}, expected nchw,nwhu->nchu or the same in other letters")));
+    }
+    lifter.push(op, Op::Einsum, &values)
+}
+
+/// Whether an equation is `nchw,nwhu->nchu` up to its letters.
+fn is_channel_first(equation: &str) -> bool {
+    let letters: Vec<char> = equation.chars().filter(|c| !c.is_whitespace()).collect();
+    let [n, c, h, w, ',', n1, w1, h1, u, '-', '>', n2, c2, h2, u2] = *letters.as_slice() else { return false };
+    let five = [n, c, h, w, u];
+    let distinct = five.iter().enumerate().all(|(i, a)| a.is_alphabetic() && !five[..i].contains(a));
+    distinct && [n1, w1, h1, n2, c2, h2, u2] == [n, w, h, n, c, h, u]
 }
 
 fn gelu<'p>(lifter: &mut Lifter<'p>, op: &'p Operation) -> Lifted<ValueId> {

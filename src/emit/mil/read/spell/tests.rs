@@ -112,6 +112,19 @@ fn a_product_with_a_constant_on_either_side() {
 }
 
 #[test]
+fn einsum_in_any_letters() {
+    let text = "graph g\n%x = input \"x\" : f32[1,3,1,4]\n%y = input \"y\" : f32[1,4,1,5]\n\
+                %z = einsum(%x, %y) : f32[1,3,1,5]\noutput \"out\" = %z\n";
+    let with = |equation: &str| lifted(text, |m| bind(m, "einsum", "equation", self::text(equation)));
+    for same in ["nchw,nwhu->nchu", "bkhc,bchq->bkhq", "bchk, bkhq -> bchq"] {
+        assert_eq!(computed(&with(same).unwrap()), "f32[1,3,1,5] Einsum\n", "{same}");
+    }
+    for other in ["bchq,bkhc->bkhq", "nchw,nwhu->nchw", "nnhw,nwhu->nnhu", "chw,whr->chr", "nchw,nwhu", ""] {
+        assert!(with(other).unwrap_err().contains("expected nchw,nwhu->nchu"), "{other}");
+    }
+}
+
+#[test]
 fn gelu_in_each_of_its_modes() {
     let gelu = |op: &str, change: fn(&mut schema::Model)| {
         let text = format!("graph g\n%x = input \"x\" : f16[2]\n%y = {op}(%x) : f16[2]\noutput \"out\" = %y\n");
