@@ -1,0 +1,453 @@
+//! Questions as requests state them: `{"type", "instructions", "criteria", "labels", "option_order"}`.
+//!
+//! A question that was parsed has 1 to [`SLOTS`] options, each with a text and a key of its own, and an order that is a
+//! permutation of them.
+
+use super::render;
+use crate::models::laya::SLOTS;
+use crate::models::section;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// What kind of answer a question wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QuestionType {
+    /// One of several labels.
+    Choice,
+    /// A level, counted from 0.
+    Score,
+    /// How true a statement is.
+    Noul,
+}
+
+impl QuestionType {
+    /// Every type; a type's place is its row in `type_emb.weight`.
+    pub const ALL: [QuestionType; 3] = [QuestionType::Choice, QuestionType::Score, QuestionType::Noul];
+
+    /// The row of the type's vector.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The word that requests and prompts have for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            QuestionType::Choice => "choice",
+            QuestionType::Score => "score",
+            QuestionType::Noul => "noul",
+        }
+    }
+}
+
+impl fmt::Display for QuestionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One option of a question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuestionOption {
+    /// What an answer calls it: a choice's label as it was given, a level's text, or false and true.
+    pub label: Value,
+    /// The text the model reads.
+    pub text: String,
+}
+
+impl QuestionOption {
+    /// The label as a key of a JSON object.
+    pub fn key(&self) -> String {
+        render::text(&self.label)
+    }
+}
+
+/// A question that can be asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    id: String,
+    kind: QuestionType,
+    instructions: String,
+    options: Vec<QuestionOption>,
+    order: Option<Vec<usize>>,
+}
+
+/// A question that cannot be asked, by its id.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("question {id:?} {fault}")]
+pub struct QuestionError {
+    /// Its id.
+    pub id: String,
+    /// What is wrong.
+    #[source]
+    pub fault: QuestionFault,
+}
+
+/// What is wrong with a question.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each is")]
+pub enum QuestionFault {
+    #[error("has a blank id, expected some text")]
+    BlankId,
+    #[error("is {found}, expected an object with type, instructions and criteria")]
+    NoObject { found: String },
+    #[error("has type {found}, expected \"choice\", \"score\" or \"noul\"")]
+    Type { found: String },
+    #[error("has no instructions, expected the text to answer")]
+    NoInstructions,
+    #[error("has criteria that are {found}, expected {expected}")]
+    Criteria { found: String, expected: &'static str },
+    #[error("has no options, expected 1 to {SLOTS} criteria")]
+    NoOptions,
+    #[error("has {found} options, expected at most {SLOTS}")]
+    TooMany { found: usize },
+    #[error("has label {index} that is {found}, expected a text, a number, true or false")]
+    Label { index: usize, found: String },
+    #[error("has label {index} ({label}) that repeats label {first}; labels are the keys of the answer")]
+    Repeated { index: usize, first: usize, label: String },
+    #[error("has level {index} that is null, expected its description")]
+    NullLevel { index: usize },
+    #[error("has criteria for {found:?}, expected only \"true\" and \"false\"")]
+    Criterion { found: String },
+    #[error("has criteria for {found:?} twice, in other letters")]
+    CriterionTwice { found: String },
+    #[error("has labels, which only a noul question takes")]
+    LabelsOf,
+    #[error("has labels {found}, expected two texts that differ, by the keys \"false\" and \"true\"")]
+    Labels { found: String },
+    #[error("has option_order {found}, expected each of 0 to {} once", .options - 1)]
+    Order { found: String, options: usize },
+}
+
+/// Longest piece of a value that a message shows, in characters.
+const SHOWN: usize = 60;
+
+fn shown(value: &Value) -> String {
+    let text = render::json(value);
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}..", text.get(..at).unwrap_or_default()),
+        None => text,
+    }
+}
+
+fn found(value: &Value) -> String {
+    if value.is_array() || value.is_object() { section::kind(value) } else { shown(value) }
+}
+
+impl Question {
+    /// The question `definition` of that id.
+    ///
+    /// # Errors
+    /// It cannot be asked; see [`QuestionFault`].
+    pub fn parse(id: &str, definition: &Value) -> Result<Question, QuestionError> {
+        parse(id, definition).map_err(|fault| QuestionError { id: id.into(), fault })
+    }
+
+    /// The questions of an object of definitions by id, in its order.
+    ///
+    /// # Errors
+    /// One cannot be asked.
+    pub fn parse_all(definitions: &Map<String, Value>) -> Result<Vec<Question>, QuestionError> {
+        definitions.iter().map(|(id, definition)| Question::parse(id, definition)).collect()
+    }
+
+    /// Its name in the request.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// What kind of answer it wants.
+    pub fn kind(&self) -> QuestionType {
+        self.kind
+    }
+
+    /// What is asked.
+    pub fn instructions(&self) -> &str {
+        &self.instructions
+    }
+
+    /// The options as the request has them; a noul's are false, then true.
+    pub fn options(&self) -> &[QuestionOption] {
+        &self.options
+    }
+
+    /// The options as the model sees them.
+    pub fn shown_options(&self) -> Vec<&QuestionOption> {
+        match &self.order {
+            Some(order) => order.iter().filter_map(|option| self.options.get(*option)).collect(),
+            None => self.options.iter().collect(),
+        }
+    }
+
+    /// Values by slot, put by option: the request's order from the model's.
+    pub fn by_option(&self, slots: &[f32]) -> Vec<f32> {
+        let mut values = slots.to_vec();
+        for (slot, option) in self.order.iter().flatten().enumerate() {
+            if let (Some(to), Some(from)) = (values.get_mut(*option), slots.get(slot)) {
+                *to = *from;
+            }
+        }
+        values
+    }
+}
+
+type Checked<T> = Result<T, QuestionFault>;
+
+fn parse(id: &str, definition: &Value) -> Checked<Question> {
+    if render::stripped(id).is_empty() {
+        return Err(QuestionFault::BlankId);
+    }
+    let Value::Object(definition) = definition else {
+        return Err(QuestionFault::NoObject { found: found(definition) });
+    };
+    let kind = question_type(definition.get("type"))?;
+    let instructions = instructions(definition.get("instructions"))?;
+    let criteria = definition.get("criteria").unwrap_or(&Value::Null);
+    let labels = definition.get("labels");
+    if labels.is_some() && kind != QuestionType::Noul {
+        return Err(QuestionFault::LabelsOf);
+    }
+    let options = match kind {
+        QuestionType::Choice => choice_options(criteria)?,
+        QuestionType::Score => score_options(criteria)?,
+        QuestionType::Noul => noul_options(criteria, labels)?,
+    };
+    match options.len() {
+        0 => return Err(QuestionFault::NoOptions),
+        1..=SLOTS => {}
+        found => return Err(QuestionFault::TooMany { found }),
+    }
+    let order = definition.get("option_order").map(|order| permutation(order, options.len())).transpose()?;
+    Ok(Question { id: id.into(), kind, instructions, options, order })
+}
+
+fn question_type(value: Option<&Value>) -> Checked<QuestionType> {
+    let named = QuestionType::ALL.into_iter().find(|kind| value.and_then(Value::as_str) == Some(kind.name()));
+    named.ok_or_else(|| QuestionFault::Type { found: value.map_or("missing".into(), shown) })
+}
+
+fn instructions(value: Option<&Value>) -> Checked<String> {
+    let blank = match value {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => render::stripped(text).is_empty(),
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Object(entries)) => entries.is_empty(),
+        Some(Value::Bool(_) | Value::Number(_)) => false,
+    };
+    match value {
+        Some(value) if !blank => Ok(render::text(value)),
+        Some(_) | None => Err(QuestionFault::NoInstructions),
+    }
+}
+
+/// Whether a criterion says nothing of its own.
+fn is_silent(value: &Value) -> bool {
+    value.is_null() || value.as_str() == Some("")
+}
+
+fn choice_options(criteria: &Value) -> Checked<Vec<QuestionOption>> {
+    let entries: Vec<(Value, &Value)> = match criteria {
+        Value::Array(labels) => labels.iter().map(|label| (label.clone(), &Value::Null)).collect(),
+        Value::Object(entries) => entries.iter().map(|(label, about)| (label.as_str().into(), about)).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            let expected = "an object of label and description, or a list of labels";
+            return Err(QuestionFault::Criteria { found: found(criteria), expected });
+        }
+    };
+    let mut options = Vec::with_capacity(entries.len());
+    for (index, (label, about)) in entries.into_iter().enumerate() {
+        if matches!(label, Value::Null | Value::Array(_) | Value::Object(_)) {
+            return Err(QuestionFault::Label { index, found: found(&label) });
+        }
+        let name = render::label(&label);
+        let text = if is_silent(about) { name } else { format!("{name}: {}", render::text(about)) };
+        options.push(QuestionOption { label, text });
+    }
+    match repeated(&options) {
+        Some((index, first)) => {
+            let label = options.get(index).map(|option| shown(&option.label)).unwrap_or_default();
+            Err(QuestionFault::Repeated { index, first, label })
+        }
+        None => Ok(options),
+    }
+}
+
+/// The first label that cannot be told from one before it. 1, 1.0 and true are one label to the published host; 1 and
+/// "1" would be one key of the answer.
+fn repeated(options: &[QuestionOption]) -> Option<(usize, usize)> {
+    let mut keys = BTreeMap::new();
+    let mut numbers: Vec<(f64, usize)> = Vec::new();
+    for (index, option) in options.iter().enumerate() {
+        let number = option.label.as_f64().or_else(|| option.label.as_bool().map(|flag| f64::from(u8::from(flag))));
+        let equal = number.and_then(|number| numbers.iter().find(|(other, _)| *other == number));
+        if let Some(first) = keys.get(&option.key()).copied().or(equal.map(|(_, first)| *first)) {
+            return Some((index, first));
+        }
+        keys.insert(option.key(), index);
+        numbers.extend(number.map(|number| (number, index)));
+    }
+    None
+}
+
+fn score_options(criteria: &Value) -> Checked<Vec<QuestionOption>> {
+    let Value::Array(levels) = criteria else {
+        let expected = "a list of descriptions, of level 0 first";
+        return Err(QuestionFault::Criteria { found: found(criteria), expected });
+    };
+    if let Some(index) = levels.iter().position(Value::is_null) {
+        return Err(QuestionFault::NullLevel { index });
+    }
+    let option = |(index, level): (usize, &Value)| {
+        let about = render::text(level);
+        QuestionOption { text: format!("level {index}: {about}"), label: about.into() }
+    };
+    Ok(levels.iter().enumerate().map(option).collect())
+}
+
+fn noul_options(criteria: &Value, labels: Option<&Value>) -> Checked<Vec<QuestionOption>> {
+    let mut said: BTreeMap<bool, &Value> = BTreeMap::new();
+    match criteria {
+        Value::Null => {}
+        Value::Object(entries) => {
+            for (key, about) in entries {
+                let answer = match key.to_lowercase().as_str() {
+                    "true" => true,
+                    "false" => false,
+                    _ => return Err(QuestionFault::Criterion { found: key.clone() }),
+                };
+                if said.insert(answer, about).is_some() {
+                    return Err(QuestionFault::CriterionTwice { found: key.clone() });
+                }
+            }
+        }
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            let expected = "an object with descriptions of \"true\" and \"false\", or none";
+            return Err(QuestionFault::Criteria { found: found(criteria), expected });
+        }
+    }
+    let [no, yes] = noul_labels(labels)?;
+    let option = |answer: bool, label: String, otherwise: &str| {
+        let about = said.get(&answer).filter(|about| !is_silent(about));
+        let about = about.map_or(otherwise.into(), |about| render::text(about));
+        QuestionOption { label: answer.into(), text: format!("{label}: {about}") }
+    };
+    Ok(vec![option(false, no, "no, the statement does not hold"), option(true, yes, "yes, the statement holds")])
+}
+
+/// What false and true are called.
+fn noul_labels(labels: Option<&Value>) -> Checked<[String; 2]> {
+    let Some(given) = labels.filter(|labels| !labels.is_null()) else { return Ok(["false".into(), "true".into()]) };
+    let of = |key: &str| Some(render::stripped(given.get(key)?.as_str()?)).filter(|label| !label.is_empty());
+    match (of("false"), of("true"), given.as_object().map(Map::len)) {
+        (Some(no), Some(yes), Some(2)) if no != yes => Ok([no.into(), yes.into()]),
+        _ => Err(QuestionFault::Labels { found: shown(given) }),
+    }
+}
+
+fn permutation(value: &Value, options: usize) -> Checked<Vec<usize>> {
+    let index = |entry: &Value| usize::try_from(entry.as_u64()?).ok().filter(|index| *index < options);
+    let order: Option<Vec<usize>> = value.as_array().and_then(|entries| entries.iter().map(index).collect());
+    order
+        .filter(|order| order.len() == options && order.iter().collect::<BTreeSet<_>>().len() == options)
+        .ok_or_else(|| QuestionFault::Order { found: shown(value), options })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn texts(definition: Value) -> Vec<String> {
+        let question = Question::parse("q", &definition).unwrap();
+        question.shown_options().into_iter().map(|option| option.text.clone()).collect()
+    }
+
+    fn refused(definition: Value) -> String {
+        Question::parse("q", &definition).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn option_texts() {
+        let choice = |criteria: Value| json!({"type": "choice", "instructions": "i", "criteria": criteria});
+        let score = |criteria: Value| json!({"type": "score", "instructions": "i", "criteria": criteria});
+        let noul = |criteria: Value| json!({"type": "noul", "instructions": "i", "criteria": criteria});
+        let cases = [
+            (choice(json!(["a", 1, 2.0, true])), vec!["a", "1", "2.0", "True"]),
+            (choice(json!({"a": null, "b": "", "c": 0, "d": {"x": [1.0]}})), vec!["a", "b", "c: 0", "d: {\"x\": [1.0]}"]),
+            (choice(json!([""])), vec![""]),
+            (score(json!(["low", 2, ""])), vec!["level 0: low", "level 1: 2", "level 2: "]),
+            (noul(json!(null)), vec!["false: no, the statement does not hold", "true: yes, the statement holds"]),
+            (noul(json!({"TRUE": 1, "false": ""})), vec!["false: no, the statement does not hold", "true: 1"]),
+        ];
+        for (definition, want) in cases {
+            assert_eq!(texts(definition), want);
+        }
+        let labelled = json!({"type": "noul", "instructions": 1, "labels": {"true": " ja ", "false": "nein"}});
+        assert_eq!(texts(labelled), ["nein: no, the statement does not hold", "ja: yes, the statement holds"]);
+        let turned = json!({"type": "choice", "instructions": "i", "criteria": ["a", "b", "c"], "option_order": [2, 0, 1]});
+        assert_eq!(texts(turned.clone()), ["c", "a", "b"]);
+        let question = Question::parse("q", &turned).unwrap();
+        assert_eq!(question.by_option(&[0.5, 0.25, 0.125]), [0.25, 0.125, 0.5]);
+    }
+
+    #[test]
+    fn refused_by_name() {
+        let choice = |criteria: Value| json!({"type": "choice", "instructions": "i", "criteria": criteria});
+        let with = |key: &str, value: Value| {
+            let mut definition = choice(json!(["a", "b"]));
+            definition[key] = value;
+            definition
+        };
+        let noul = |key: &str, value: Value| json!({"type": "noul", "instructions": "i", key: value});
+        let labels: Vec<String> = (0..33).map(|i| i.to_string()).collect();
+        let all = [
+            refused(json!(["type"])),
+            refused(with("type", json!("bool"))),
+            refused(with("type", json!("x".repeat(100)))),
+            refused(json!({})),
+            refused(with("instructions", json!(null))),
+            refused(with("instructions", json!(" \u{1c}"))),
+            refused(with("instructions", json!({}))),
+            refused(choice(json!("a"))),
+            refused(choice(json!([]))),
+            refused(choice(json!(labels))),
+            refused(choice(json!(["a", null]))),
+            refused(choice(json!([["a"]]))),
+            refused(choice(json!(["a", "b", "a"]))),
+            refused(choice(json!([1, 1.0]))),
+            refused(choice(json!(["x", 1, true]))),
+            refused(choice(json!([1, "1"]))),
+            refused(choice(json!([true, "true"]))),
+            refused(with("labels", json!(null))),
+            refused(with("option_order", json!([0]))),
+            refused(with("option_order", json!([0, 0]))),
+            refused(with("option_order", json!([0, 2]))),
+            refused(with("option_order", json!([0, 1.0]))),
+            refused(with("option_order", json!(null))),
+            refused(json!({"type": "score", "instructions": "i", "criteria": {"a": 1}})),
+            refused(json!({"type": "score", "instructions": "i", "criteria": ["a", null]})),
+            refused(noul("criteria", json!(["a"]))),
+            refused(noul("criteria", json!({"yes": "a"}))),
+            refused(noul("criteria", json!({"true": "a", "True": "b"}))),
+            refused(noul("labels", json!({"true": "a", "false": " a"}))),
+            refused(noul("labels", json!({"true": "a"}))),
+            refused(noul("labels", json!({"true": "a", "false": "b", "c": "d"}))),
+            Question::parse("\u{1f} ", &choice(json!(["a"]))).unwrap_err().to_string(),
+        ];
+        insta::assert_snapshot!(all.join("\n"), @"");
+        assert!(Question::parse("q", &choice(json!(&labels[1..]))).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn an_order_is_undone(order in Just((0..7u32).collect::<Vec<_>>()).prop_shuffle()) {
+            let definition = json!({"type": "score", "instructions": "i", "criteria": ["a"; 7], "option_order": order});
+            let question = Question::parse("q", &definition).unwrap();
+            let slots: Vec<f32> = order.iter().map(|option| *option as f32).collect();
+            prop_assert_eq!(question.by_option(&slots), (0..7).map(|i| i as f32).collect::<Vec<_>>());
+        }
+    }
+}
