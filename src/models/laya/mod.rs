@@ -86,6 +86,11 @@ impl Lengths {
     pub fn iter(&self) -> impl Iterator<Item = Length> + '_ {
         self.0.iter().copied()
     }
+
+    /// The longest.
+    pub fn longest(&self) -> Length {
+        self.0.last().copied().unwrap_or(Length(MAX_LENGTH))
+    }
 }
 
 #[cfg(test)]

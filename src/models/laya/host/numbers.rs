@@ -40,6 +40,9 @@ mod tests {
     #[test]
     fn the_first_of_equals() {
         assert_eq!([argmax(&[1.0, 2.0, 2.0]), argmax(&[]), argmax(&[-1.0])], [1, 0, 0]);
-        assert_eq!([not_finite(&[0.0, f32::NAN]), not_finite(&[f32::INFINITY]), not_finite(&[0.0])], [Some(1), Some(0), None]);
+        assert_eq!(
+            [not_finite(&[0.0, f32::NAN]), not_finite(&[f32::INFINITY]), not_finite(&[0.0])],
+            [Some(1), Some(0), None]
+        );
     }
 }

@@ -376,7 +376,10 @@ mod tests {
         let noul = |criteria: Value| json!({"type": "noul", "instructions": "i", "criteria": criteria});
         let cases = [
             (choice(json!(["a", 1, 2.0, true])), vec!["a", "1", "2.0", "True"]),
-            (choice(json!({"a": null, "b": "", "c": 0, "d": {"x": [1.0]}})), vec!["a", "b", "c: 0", "d: {\"x\": [1.0]}"]),
+            (
+                choice(json!({"a": null, "b": "", "c": 0, "d": {"x": [1.0]}})),
+                vec!["a", "b", "c: 0", "d: {\"x\": [1.0]}"],
+            ),
             (choice(json!([""])), vec![""]),
             (score(json!(["low", 2, ""])), vec!["level 0: low", "level 1: 2", "level 2: "]),
             (noul(json!(null)), vec!["false: no, the statement does not hold", "true: yes, the statement holds"]),
@@ -387,7 +390,8 @@ mod tests {
         }
         let labelled = json!({"type": "noul", "instructions": 1, "labels": {"true": " ja ", "false": "nein"}});
         assert_eq!(texts(labelled), ["nein: no, the statement does not hold", "ja: yes, the statement holds"]);
-        let turned = json!({"type": "choice", "instructions": "i", "criteria": ["a", "b", "c"], "option_order": [2, 0, 1]});
+        let turned =
+            json!({"type": "choice", "instructions": "i", "criteria": ["a", "b", "c"], "option_order": [2, 0, 1]});
         assert_eq!(texts(turned.clone()), ["c", "a", "b"]);
         let question = Question::parse("q", &turned).unwrap();
         assert_eq!(question.by_option(&[0.5, 0.25, 0.125]), [0.25, 0.125, 0.5]);
@@ -444,7 +448,7 @@ mod tests {
     proptest! {
         #[test]
         fn an_order_is_undone(order in Just((0..7u32).collect::<Vec<_>>()).prop_shuffle()) {
-            let definition = json!({"type": "score", "instructions": "i", "criteria": ["a"; 7], "option_order": order});
+            let definition = json!({"type": "score", "instructions": "i", "criteria": vec!["a"; 7], "option_order": order});
             let question = Question::parse("q", &definition).unwrap();
             let slots: Vec<f32> = order.iter().map(|option| *option as f32).collect();
             prop_assert_eq!(question.by_option(&slots), (0..7).map(|i| i as f32).collect::<Vec<_>>());

@@ -133,7 +133,10 @@ mod tests {
         let want = "{\"a\": [1, 2.0, null, true, {}, []], \"é\\n\": \"\\\"\\\\\\b\\f\\r\\t\\u0001\u{7f}😀/\"}";
         assert_eq!(json(&value), want);
         assert_eq!(text(&Value::from("as it \"is\"")), "as it \"is\"");
-        assert_eq!([label(&Value::from(true)), label(&Value::from(1)), text(&Value::from(true))], ["True", "1", "true"]);
+        assert_eq!(
+            [label(&Value::from(true)), label(&Value::from(1)), text(&Value::from(true))],
+            ["True", "1", "true"]
+        );
     }
 
     #[test]

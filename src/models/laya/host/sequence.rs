@@ -131,7 +131,11 @@ impl State {
     /// # Errors
     /// It is null.
     pub fn new(value: &Value) -> Result<State, NoState> {
-        if value.is_null() { Err(NoState) } else { Ok(State { text: render::text(value), newest_last: value.is_array() }) }
+        if value.is_null() {
+            Err(NoState)
+        } else {
+            Ok(State { text: render::text(value), newest_last: value.is_array() })
+        }
     }
 
     /// Its tokens.
@@ -290,7 +294,10 @@ mod tests {
         let long = json!({"type": "choice", "instructions": "0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9",
             "criteria": {"a": "9 8 7 6 5 4 3 2 1 0", "b": "9 8 7 6 5 4 3 2 1 0"}});
         let roomy = head(&long, 200).stats;
-        assert_eq!((roomy.tokens_per_option, roomy.option_tokens_dropped, roomy.instruction_tokens_dropped), (None, 0, 0));
+        assert_eq!(
+            (roomy.tokens_per_option, roomy.option_tokens_dropped, roomy.instruction_tokens_dropped),
+            (None, 0, 0)
+        );
         let tight = head(&long, 36).stats;
         assert_eq!(tight.tokens_per_option, Some(10));
         assert!(tight.option_tokens_dropped > 0 && tight.instruction_tokens_dropped > 0);
