@@ -115,12 +115,12 @@ impl ActionHead {
     /// # Errors
     /// Another number of values, or one that is not finite.
     pub fn decide(&self, logits: &[f32], cls: &[f32], options: usize) -> Result<Action, ActionError> {
-        let mut input = cls.to_vec();
-        input.extend(about(active(logits, options)?));
+        let active = active(logits, options)?;
         if cls.len() != self.hidden {
             return Err(ActionError::Entries { output: names::CLS, found: cls.len(), expected: self.hidden });
         }
         finite(names::CLS, cls)?;
+        let input: Vec<f32> = cls.iter().copied().chain(about(active)).collect();
         let inner: Vec<f32> = self.first.apply(&input).into_iter().map(gelu).collect();
         let logits = self.second.apply(&inner);
         finite("the action's logits", &logits)?;
@@ -228,7 +228,14 @@ mod tests {
             refused(&with(1, f32::NAN), &cls, 2),
             refused(&logits, &hot, 2),
         ];
-        insta::assert_snapshot!(all.join("\n"), @"");
+        insta::assert_snapshot!(all.join("\n"), @"
+        logits has 31 numbers, expected 32
+        cls has 127 numbers, expected 128
+        there are 0 options, expected 1 to 32
+        there are 33 options, expected 1 to 32
+        logits is NaN at 1, expected finite numbers
+        cls is inf at 7, expected finite numbers
+        ");
         assert_eq!(
             head.decide(&with(2, f32::NAN), &cls, 2).unwrap(),
             action,
@@ -243,6 +250,9 @@ mod tests {
         lacking.0.remove("act_head.2.bias");
         let absent = ActionHead::read(&config, &lacking).unwrap_err();
         let narrow = ActionHead::read(&config, &memory(64)).unwrap_err();
-        insta::assert_snapshot!(format!("{absent}\n{narrow}"), @"");
+        insta::assert_snapshot!(format!("{absent}\n{narrow}"), @"
+        tensor act_head.2.bias is not in memory, expected f64, f32, f16 or bf16 of shape [3]; it has act_head.2.weight, act_head.0.bias, act_head.0.weight
+        tensor act_head.0.weight in memory is f32[256,68], expected f64, f32, f16 or bf16 of shape [256,132]
+        ");
     }
 }

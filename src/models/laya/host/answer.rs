@@ -150,7 +150,12 @@ mod tests {
             answer(score, &[0.25, 0.25, 0.5]),
             answer(json!({"type": "noul", "instructions": "i"}), &[0.75, 0.25]),
         ];
-        insta::assert_snapshot!(all.join("\n"), @"");
+        insta::assert_snapshot!(all.join("\n"), @r#"
+        {"type":"choice","choice":"z","probabilities":{"z":0.5,"a":0.5},"confidence":0.0,"answer_confidence":0.5,"action":{"act_probability":0.75}}
+        {"type":"choice","choice":2.5,"probabilities":{"true":0.0,"2.5":1.0},"confidence":1.0,"answer_confidence":1.0,"action":{"act_probability":0.75}}
+        {"type":"score","score":1.25,"legend":{"0":"low","1":"{\"b\": 1.0}","2":"high"},"probabilities":{"0":0.25,"1":0.25,"2":0.5},"confidence":0.05360536964281404,"answer_confidence":0.5,"action":{"act_probability":0.75}}
+        {"type":"noul","noul":0.25,"confidence":0.75,"answer_confidence":0.75,"action":{"act_probability":0.75}}
+        "#);
     }
 
     #[test]

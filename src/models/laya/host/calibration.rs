@@ -120,7 +120,30 @@ mod tests {
         let given = json!({"choice:11+": 0.1, "noul:2": true, "score:2": "1.25", "score:3-5": "nan"});
         let calibration = calibration([json!(0.5), json!(5.0), json!(7)], given);
         let told = serde_json::to_string_pretty(calibration.replaced()).unwrap();
-        insta::assert_snapshot!(told, @"");
+        insta::assert_snapshot!(told, @r#"
+        [
+          {
+            "entry": "temperature[2]",
+            "given": 7,
+            "taken": 5.0
+          },
+          {
+            "entry": "temperature_by_options[\"choice:11+\"]",
+            "given": 0.1,
+            "taken": 0.5
+          },
+          {
+            "entry": "temperature_by_options[\"noul:2\"]",
+            "given": true,
+            "taken": 1.0
+          },
+          {
+            "entry": "temperature_by_options[\"score:3-5\"]",
+            "given": "nan",
+            "taken": 1.0
+          }
+        ]
+        "#);
         assert_eq!(calibration.temperature(QuestionType::Score, 2), 1.25);
         assert_eq!(calibration.temperature(QuestionType::Choice, 12), 0.5);
     }

@@ -9,6 +9,7 @@ use crate::checkpoint::{Ledger, ScopeError};
 use crate::models::laya::{Encoder, Length, SLOTS, UNSEEN, names};
 use crate::tensor::{DType, Fact, SourceError, WeightSource};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// The table of embeddings `[vocab, C]` in a checkpoint.
 const TABLE: &str = "encoder.embeddings.tok_embeddings.weight";
@@ -119,17 +120,17 @@ impl Rows {
                 return Err(InputError::Id { position, found, vocab });
             }
         }
-        for (slot, found) in self.marker_pos.iter().copied().enumerate() {
-            let position = below(found, length).ok_or(InputError::Marker { slot, found, length })?;
-            if self.marker_mask.get(slot) == Some(&1) && self.attention_mask.get(position) != Some(&1) {
-                return Err(InputError::Padding { slot, position });
-            }
-        }
         if !self.attention_mask.contains(&1) {
             return Err(InputError::NoKey);
         }
         if !self.marker_mask.contains(&1) {
             return Err(InputError::NoOption);
+        }
+        for (slot, found) in self.marker_pos.iter().copied().enumerate() {
+            let position = below(found, length).ok_or(InputError::Marker { slot, found, length })?;
+            if self.marker_mask.get(slot) == Some(&1) && self.attention_mask.get(position) != Some(&1) {
+                return Err(InputError::Padding { slot, position });
+            }
         }
         if below(self.qtype, QuestionType::ALL.len()).is_none() {
             return Err(InputError::Type { found: self.qtype });
@@ -204,13 +205,16 @@ fn embeddings(rows: &Rows, encoder: &Encoder, source: &dyn WeightSource) -> Chec
     let mut values = vec![0f32; c * l];
     for (position, id) in rows.input_ids.iter().enumerate() {
         let Some(id) = below(*id, encoder.vocab) else { continue };
-        if !read.contains_key(&id) {
-            let mut row = vec![0f32; c];
-            source.read_f32(TABLE, id * c, &mut row)?;
-            read.insert(id, row);
-        }
+        let row = match read.entry(id) {
+            Entry::Occupied(row) => row.into_mut(),
+            Entry::Vacant(place) => {
+                let mut row = vec![0f32; c];
+                source.read_f32(TABLE, id * c, &mut row)?;
+                place.insert(row)
+            }
+        };
         let column = values.iter_mut().skip(position).step_by(l);
-        column.zip(read.get(&id).into_iter().flatten()).for_each(|(to, from)| *to = *from);
+        column.zip(row.iter()).for_each(|(to, from)| *to = *from);
     }
     Ok(values)
 }
@@ -318,7 +322,13 @@ mod tests {
     fn what_the_graph_takes() {
         let features = features(DType::F32);
         let told: Vec<String> = features.iter().map(|f| format!("{} {}", f.name, f.fact)).collect();
-        insta::assert_snapshot!(told.join("\n"), @"");
+        insta::assert_snapshot!(told.join("\n"), @"
+        embeddings f32[1,4,1,16]
+        full_mask f32[1,16,1,16]
+        local_mask f32[1,16,1,16]
+        type_vectors f32[1,4,1,1]
+        marker_map f32[1,16,1,32]
+        ");
         assert!(features.iter().all(|f| f.values.len() == f.fact.shape.elements()));
         assert_eq!(features.iter().map(|f| f.name).collect::<Vec<_>>(), names::INPUTS);
         let [embeddings, .., types, markers] = features.0.as_slice() else { panic!() };
@@ -349,7 +359,21 @@ mod tests {
             let line = |row: &[f32]| row.iter().map(|x| if *x == 0.0 { '.' } else { 'x' }).collect::<String>();
             mask.chunks(6).map(line).collect::<Vec<_>>().join("\n")
         };
-        insta::assert_snapshot!(format!("{}\n\n{}", shown(&full), shown(&local)), @"");
+        insta::assert_snapshot!(format!("{}\n\n{}", shown(&full), shown(&local)), @"
+        ......
+        ......
+        ......
+        ......
+        xxxxxx
+        xxxxxx
+
+        ..xx..
+        ...x..
+        x.....
+        xx....
+        xxxxxx
+        xxxxxx
+        ");
         assert_eq!(masks(&[true; 3], 5)[0], masks(&[true; 3], 5)[1], "an odd window is halved down");
         assert_ne!(masks(&[true; 3], 3)[0], masks(&[true; 3], 3)[1]);
         assert_eq!(f16::from_f32(UNSEEN).to_f32(), UNSEEN, "the same number in fp16");
@@ -377,12 +401,26 @@ mod tests {
             refused(&|r| r.qtype = 3),
             refused(&|r| r.qtype = -1),
         ];
-        insta::assert_snapshot!(all.join("\n"), @"");
+        insta::assert_snapshot!(all.join("\n"), @"
+        input_ids has 3 entries, expected 16
+        marker_pos has 33 entries, expected 32
+        input_ids has 8 at 5, expected an id below 8
+        input_ids has -1 at 15, expected an id below 8
+        attention_mask has 2 at 1, expected 0 or 1
+        marker_mask has -1 at 31, expected 0 or 1
+        attention_mask is 0 throughout, expected a token that can be seen
+        marker_mask is 0 throughout, expected an option
+        marker_pos has 16 for slot 1, expected a position below 16
+        marker_pos has -1 for slot 31, expected a position below 16
+        marker_pos has 6 for slot 0, past the sequence's own tokens
+        qtype is 3, expected 0 for choice, 1 for score or 2 for noul
+        qtype is -1, expected 0 for choice, 1 for score or 2 for noul
+        ");
         assert!(rows().check(length(), 8).is_ok());
         let mut narrow = encoder();
         narrow.hidden = 6;
         let misfit = Features::new(&rows(), &narrow, length(), &source(DType::F32)).unwrap_err();
-        insta::assert_snapshot!(misfit, @"");
+        insta::assert_snapshot!(misfit, @"tensor encoder.embeddings.tok_embeddings.weight in memory is f32[8,4], expected f64, f32, f16 or bf16 of shape [8,6]");
     }
 
     #[test]
@@ -403,6 +441,11 @@ mod tests {
             refused(&|m| m[3] = f32::NAN),
             refused(&|m| (0..LENGTH).for_each(|key| m[key * LENGTH + 5] = UNSEEN)),
         ];
-        insta::assert_snapshot!(all.join("\n"), @"");
+        insta::assert_snapshot!(all.join("\n"), @"
+        local_mask has 9 entries, expected 256
+        local_mask has -1000000000 for key 1 and query 2, expected 0 or -10000
+        local_mask has NaN for key 0 and query 3, expected 0 or -10000
+        local_mask hides every key from query 5
+        ");
     }
 }

@@ -81,7 +81,6 @@ pub struct QuestionError {
     /// Its id.
     pub id: String,
     /// What is wrong.
-    #[source]
     pub fault: QuestionFault,
 }
 
@@ -274,19 +273,39 @@ fn choice_options(criteria: &Value) -> Checked<Vec<QuestionOption>> {
     }
 }
 
-/// The first label that cannot be told from one before it. 1, 1.0 and true are one label to the published host; 1 and
-/// "1" would be one key of the answer.
+/// A number that Python tells from others: 1, 1.0 and true are one.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Number {
+    Whole(i128),
+    /// The bits of one that is not whole, or too large to be anything but its own float.
+    Other(u64),
+}
+
+fn number(label: &Value) -> Option<Number> {
+    let whole = |x: f64| x.fract() == 0.0 && x.abs() < 1e38;
+    match label {
+        Value::Bool(flag) => Some(Number::Whole((*flag).into())),
+        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(n), _, _) => Some(Number::Whole(n.into())),
+            (_, Some(n), _) => Some(Number::Whole(n.into())),
+            (_, _, Some(x)) if whole(x) => Some(Number::Whole(x as i128)),
+            (_, _, x) => x.map(|x| Number::Other(x.to_bits())),
+        },
+        Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+/// The first label that cannot be told from one before it: they are equal as numbers, or one key of the answer, as 1 and
+/// "1" are.
 fn repeated(options: &[QuestionOption]) -> Option<(usize, usize)> {
-    let mut keys = BTreeMap::new();
-    let mut numbers: Vec<(f64, usize)> = Vec::new();
+    let (mut keys, mut numbers) = (BTreeMap::new(), BTreeMap::new());
     for (index, option) in options.iter().enumerate() {
-        let number = option.label.as_f64().or_else(|| option.label.as_bool().map(|flag| f64::from(u8::from(flag))));
-        let equal = number.and_then(|number| numbers.iter().find(|(other, _)| *other == number));
-        if let Some(first) = keys.get(&option.key()).copied().or(equal.map(|(_, first)| *first)) {
+        let of_number = number(&option.label).map(|number| *numbers.entry(number).or_insert(index));
+        let of_key = *keys.entry(option.key()).or_insert(index);
+        let first = of_number.map_or(of_key, |first| first.min(of_key));
+        if first < index {
             return Some((index, first));
         }
-        keys.insert(option.key(), index);
-        numbers.extend(number.map(|number| (number, index)));
     }
     None
 }
@@ -375,7 +394,7 @@ mod tests {
         let score = |criteria: Value| json!({"type": "score", "instructions": "i", "criteria": criteria});
         let noul = |criteria: Value| json!({"type": "noul", "instructions": "i", "criteria": criteria});
         let cases = [
-            (choice(json!(["a", 1, 2.0, true])), vec!["a", "1", "2.0", "True"]),
+            (choice(json!(["a", 2, 2.5, true])), vec!["a", "2", "2.5", "True"]),
             (
                 choice(json!({"a": null, "b": "", "c": 0, "d": {"x": [1.0]}})),
                 vec!["a", "b", "c: 0", "d: {\"x\": [1.0]}"],
@@ -441,8 +460,43 @@ mod tests {
             refused(noul("labels", json!({"true": "a", "false": "b", "c": "d"}))),
             Question::parse("\u{1f} ", &choice(json!(["a"]))).unwrap_err().to_string(),
         ];
-        insta::assert_snapshot!(all.join("\n"), @"");
+        insta::assert_snapshot!(all.join("\n"), @r#"
+        question "q" is a list of 1, expected an object with type, instructions and criteria
+        question "q" has type "bool", expected "choice", "score" or "noul"
+        question "q" has type "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx.., expected "choice", "score" or "noul"
+        question "q" has type missing, expected "choice", "score" or "noul"
+        question "q" has no instructions, expected the text to answer
+        question "q" has no instructions, expected the text to answer
+        question "q" has no instructions, expected the text to answer
+        question "q" has criteria that are "a", expected an object of label and description, or a list of labels
+        question "q" has no options, expected 1 to 32 criteria
+        question "q" has 33 options, expected at most 32
+        question "q" has label 1 that is null, expected a text, a number, true or false
+        question "q" has label 0 that is a list of 1, expected a text, a number, true or false
+        question "q" has label 2 ("a") that repeats label 0; labels are the keys of the answer
+        question "q" has label 1 (1.0) that repeats label 0; labels are the keys of the answer
+        question "q" has label 2 (true) that repeats label 1; labels are the keys of the answer
+        question "q" has label 1 ("1") that repeats label 0; labels are the keys of the answer
+        question "q" has label 1 ("true") that repeats label 0; labels are the keys of the answer
+        question "q" has labels, which only a noul question takes
+        question "q" has option_order [0], expected each of 0 to 1 once
+        question "q" has option_order [0, 0], expected each of 0 to 1 once
+        question "q" has option_order [0, 2], expected each of 0 to 1 once
+        question "q" has option_order [0, 1.0], expected each of 0 to 1 once
+        question "q" has option_order null, expected each of 0 to 1 once
+        question "q" has criteria that are an object of 1, expected a list of descriptions, of level 0 first
+        question "q" has level 1 that is null, expected its description
+        question "q" has criteria that are a list of 1, expected an object with descriptions of "true" and "false", or none
+        question "q" has criteria for "yes", expected only "true" and "false"
+        question "q" has criteria for "True" twice, in other letters
+        question "q" has labels {"true": "a", "false": " a"}, expected two texts that differ, by the keys "false" and "true"
+        question "q" has labels {"true": "a"}, expected two texts that differ, by the keys "false" and "true"
+        question "q" has labels {"true": "a", "false": "b", "c": "d"}, expected two texts that differ, by the keys "false" and "true"
+        question "\u{1f} " has a blank id, expected some text
+        "#);
         assert!(Question::parse("q", &choice(json!(&labels[1..]))).is_ok());
+        let apart = json!([9007199254740993u64, 9007199254740992u64, 0.5, -1, "", 1e300, u64::MAX]);
+        assert!(Question::parse("q", &choice(apart)).is_ok());
     }
 
     proptest! {

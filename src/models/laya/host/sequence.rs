@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(head.sequence(&state, needed, Overlong::CutState).unwrap(), whole);
 
         let refused = head.sequence(&state, needed - 1, Overlong::Refuse).unwrap_err();
-        insta::assert_snapshot!(refused, @"");
+        insta::assert_snapshot!(refused, @r#"question "team" takes 27 tokens, 16 of them for itself, and 26 fit; ask with a shorter state or a longer graph, or ask for the state to be cut"#);
         let cut = head.sequence(&state, needed - 1, Overlong::CutState).unwrap();
         assert_eq!((cut.ids.len(), cut.state.state_tokens_dropped), (needed - 1, 1));
         assert_eq!(cut.ids[..needed - 2], whole.ids[..needed - 2]);
@@ -283,7 +283,7 @@ mod tests {
         let last = head.markers[2];
         let empty = tokens(&json!(""));
         let refused = head.sequence(&empty, last, Overlong::CutState).unwrap_err();
-        insta::assert_snapshot!(refused, @"");
+        insta::assert_snapshot!(refused, @r#"question "team" has option 2 at token 15, past the 15 that fit; ask with fewer or shorter options"#);
         let barely = head.sequence(&empty, last + 1, Overlong::CutState).unwrap();
         assert_eq!((barely.ids.len(), barely.ids[last]), (last + 1, 4));
         assert!(head.sequence(&empty, 0, Overlong::CutState).is_err());
@@ -305,6 +305,6 @@ mod tests {
             let stats = head(&long, none).stats;
             assert_eq!((stats.tokens_per_option, stats.options_distinct), (Some(4), 2), "{none}");
         }
-        insta::assert_snapshot!(State::new(&Value::Null).unwrap_err(), @"");
+        insta::assert_snapshot!(State::new(&Value::Null).unwrap_err(), @"the state is null, expected a text, an object or a list");
     }
 }

@@ -136,7 +136,28 @@ fn refusals_by_name() {
             told.push(format!("{}: {e}", request["name"].as_str().unwrap()));
         }
     }
-    insta::assert_snapshot!(told.join("\n"), @"");
+    insta::assert_snapshot!(told.join("\n"), @r#"
+    structured state: question "q" takes 222 tokens, 57 of them for itself, and 160 fit; ask with a shorter state or a longer graph, or ask for the state to be cut
+    conversation, newest last: question "q" takes 268 tokens, 44 of them for itself, and 160 fit; ask with a shorter state or a longer graph, or ask for the state to be cut
+    a long text: question "q" takes 501 tokens, 32 of them for itself, and 160 fit; ask with a shorter state or a longer graph, or ask for the state to be cut
+    just past 96: question "q" takes 174 tokens, 39 of them for itself, and 160 fit; ask with a shorter state or a longer graph, or ask for the state to be cut
+    33 options: question "q" has 33 options, expected at most 32
+    a label twice: question "q" has label 2 ("a") that repeats label 0; labels are the keys of the answer
+    labels that compare equal: question "q" has label 2 (1.0) that repeats label 0; labels are the keys of the answer
+    true and one: question "q" has label 1 (1) that repeats label 0; labels are the keys of the answer
+    no state: the state is null, expected a text, an object or a list
+    blank instructions: question "q" has no instructions, expected the text to answer
+    no instructions: question "q" has no instructions, expected the text to answer
+    unknown type: question "q" has type "bool", expected "choice", "score" or "noul"
+    labels of a choice: question "q" has labels, which only a noul question takes
+    labels that are one: question "q" has labels {"false": "a", "true": " a"}, expected two texts that differ, by the keys "false" and "true"
+    a level that is null: question "q" has level 1 that is null, expected its description
+    order of too few: question "q" has option_order [0], expected each of 0 to 1 once
+    order with a fraction: question "q" has option_order [0, 1.0], expected each of 0 to 1 once
+    criteria of neither answer: question "q" has criteria for "yes", expected only "true" and "false"
+    no options: question "q" has no options, expected 1 to 32 criteria
+    a null label: question "q" has label 1 that is null, expected a text, a number, true or false
+    "#);
     let lengths = Lengths::new(&[96, 192]).unwrap();
     let question = Question::parse("q", &serde_json::json!({"type": "noul", "instructions": "Paid?"})).unwrap();
     let length_of = |text: &str| {

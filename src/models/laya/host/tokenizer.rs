@@ -124,9 +124,10 @@ impl Tokenizer {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, TokenizerError> {
-    files::read(path, files::TEXT_MAX).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => TokenizerError::Missing { path: path.into() },
-        _ => TokenizerError::Io { path: path.into(), source },
+    files::read(path, files::TEXT_MAX).map_err(|source| {
+        let absent = matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        let path = path.into();
+        if absent { TokenizerError::Missing { path } } else { TokenizerError::Io { path, source } }
     })
 }
 
@@ -185,8 +186,10 @@ mod tests {
         assert_eq!(tokenizer.without_mask("[MASK]a[MASK]"), " a ");
         let long = "a".repeat(TEXT_MAX);
         assert!(tokenizer.encode(&long).is_ok());
+        // A rule looks ahead behind spaces: however many there are, they are split as elsewhere.
+        assert_eq!(tokenizer.encode(&(" ".repeat(1_000_000) + "x y")).unwrap().len(), 1_000_003);
         let err = tokenizer.encode(&(long + "b")).unwrap_err();
-        insta::assert_snapshot!(err, @"");
+        insta::assert_snapshot!(err, @"a text of 1048577 bytes is too long to encode, expected 1048576 at most");
     }
 
     #[test]
@@ -209,14 +212,23 @@ mod tests {
             refused(changed(none, |j| j["cls_token"] = "".into())),
             refused(changed(none, |j| *j = Value::Null)),
         ];
-        insta::assert_snapshot!(all.join("\n"), @"");
+        insta::assert_snapshot!(all.join("\n"), @r#"
+        tokenizer/tokenizer.json is no tokenizer: invalid type: null, expected struct Tokenizer at line 1 column 4
+        tokenizer/tokenizer.json is no tokenizer: data did not match any variant of untagged enum ModelUntagged at line 1 column 1049
+        tokenizer/tokenizer.json is no tokenizer: the tokenizer's code failed: Precompiled: Error("invalid type: integer `7`, expected a borrowed string", line: 1, column: 25)
+        tokenizer/tokenizer_config.json has mask_token null, expected the text of a token in tokenizer/tokenizer.json
+        tokenizer/tokenizer_config.json has sep_token "[NONE]", expected the text of a token in tokenizer/tokenizer.json
+        tokenizer/tokenizer_config.json has pad_token an object of 1, expected the text of a token in tokenizer/tokenizer.json
+        tokenizer/tokenizer_config.json has cls_token "", expected the text of a token in tokenizer/tokenizer.json
+        tokenizer/tokenizer_config.json has cls_token null, expected the text of a token in tokenizer/tokenizer.json
+        "#);
     }
 
     #[test]
     fn files_that_are_not_there() {
         let folder = tempfile::tempdir().unwrap();
         let whole = Tokenizer::open(folder.path()).err().unwrap().to_string();
-        insta::assert_snapshot!(whole.replace(folder.path().to_str().unwrap(), "DIR"), @"");
+        insta::assert_snapshot!(whole.replace(folder.path().to_str().unwrap(), "DIR"), @"DIR/tokenizer/tokenizer.json is not there; a checkpoint has its tokenizer in tokenizer/tokenizer.json and tokenizer/tokenizer_config.json. Copy the folder `tokenizer` from where the checkpoint came from");
         fs_err::create_dir_all(folder.path().join(TOKENIZER_FILE)).unwrap();
         assert!(matches!(Tokenizer::open(folder.path()), Err(TokenizerError::Io { .. })));
     }
