@@ -22,6 +22,7 @@ mod graphs;
 mod halves_gate;
 mod headroom;
 mod kit;
+mod laya_requests;
 mod layering;
 #[path = "../support/mil_sample.rs"]
 mod mil_sample;

@@ -304,10 +304,12 @@ mod tests {
         let mut memory = Memory::default();
         for (name, count) in [(TABLE, 32), (TYPES, 12)] {
             let values = (0..count).map(|i| i as f32 + 0.25);
-            let bytes: Vec<u8> = match dtype {
-                DType::F16 => values.flat_map(|x| f16::from_f32(x).to_le_bytes()).collect(),
-                DType::BF16 => values.flat_map(|x| bf16::from_f32(x).to_le_bytes()).collect(),
-                _ => values.flat_map(f32::to_le_bytes).collect(),
+            let bytes: Vec<u8> = if dtype == DType::F16 {
+                values.flat_map(|x| f16::from_f32(x).to_le_bytes()).collect()
+            } else if dtype == DType::BF16 {
+                values.flat_map(|x| bf16::from_f32(x).to_le_bytes()).collect()
+            } else {
+                values.flat_map(f32::to_le_bytes).collect()
             };
             memory.0.insert(name.into(), (Fact::new(dtype, [count / 4, 4]), bytes));
         }
