@@ -50,8 +50,6 @@ pub enum InputError {
     NoOption,
     #[error("marker_pos has {found} for slot {slot}, expected a position below {length}")]
     Marker { slot: usize, found: i64, length: usize },
-    #[error("marker_pos has {position} for slot {slot}, past the sequence's own tokens")]
-    Padding { slot: usize, position: usize },
     #[error("qtype is {found}, expected 0 for choice, 1 for score or 2 for noul")]
     Type { found: i64 },
     #[error("{mask} has {found} for key {key} and query {query}, expected 0 or {UNSEEN}")]
@@ -127,9 +125,8 @@ impl Rows {
             return Err(InputError::NoOption);
         }
         for (slot, found) in self.marker_pos.iter().copied().enumerate() {
-            let position = below(found, length).ok_or(InputError::Marker { slot, found, length })?;
-            if self.marker_mask.get(slot) == Some(&1) && self.attention_mask.get(position) != Some(&1) {
-                return Err(InputError::Padding { slot, position });
+            if below(found, length).is_none() {
+                return Err(InputError::Marker { slot, found, length });
             }
         }
         if below(self.qtype, QuestionType::ALL.len()).is_none() {
@@ -399,7 +396,6 @@ mod tests {
             refused(&|r| r.marker_mask.fill(0)),
             refused(&|r| r.marker_pos[1] = 16),
             refused(&|r| r.marker_pos[31] = -1),
-            refused(&|r| r.marker_pos[0] = 6),
             refused(&|r| r.qtype = 3),
             refused(&|r| r.qtype = -1),
         ];
@@ -414,7 +410,6 @@ mod tests {
         marker_mask is 0 throughout, expected an option
         marker_pos has 16 for slot 1, expected a position below 16
         marker_pos has -1 for slot 31, expected a position below 16
-        marker_pos has 6 for slot 0, past the sequence's own tokens
         qtype is 3, expected 0 for choice, 1 for score or 2 for noul
         qtype is -1, expected 0 for choice, 1 for score or 2 for noul
         ");

@@ -499,7 +499,50 @@ mod tests {
         assert!(Question::parse("q", &choice(apart)).is_ok());
     }
 
+    /// Values of every kind, a question's own words among them.
+    fn any_value() -> impl Strategy<Value = Value> {
+        let words = ["choice", "noul", "true", "false", "True", "", " "];
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            (-1i64..4).prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            prop::sample::select(&words[..]).prop_map(Value::from),
+            ".{0,4}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(2, 60, 40, move |inner| {
+            let key = prop_oneof![prop::sample::select(&words[..]).prop_map(String::from), ".{0,4}"];
+            let object = prop::collection::btree_map(key, inner.clone(), 0..4);
+            prop_oneof![
+                prop::collection::vec(inner, 0..36).prop_map(Value::from),
+                object.prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
     proptest! {
+        #[test]
+        fn whatever_is_asked_has_its_keys_or_a_reason(
+            kind in prop::sample::select(vec!["choice", "score", "noul"]),
+            given in prop::collection::btree_map(
+                prop::sample::select(vec!["instructions", "criteria", "criteria", "labels", "option_order"]),
+                any_value(),
+                0..4,
+            ),
+        ) {
+            let mut definition = json!({"type": kind, "instructions": "i"});
+            for (key, value) in given {
+                definition[key] = value;
+            }
+            if let Ok(question) = Question::parse("q", &definition) {
+                let options = question.options();
+                prop_assert!((1..=SLOTS).contains(&options.len()));
+                prop_assert_eq!(question.shown_options().len(), options.len());
+                let keys: BTreeSet<String> = options.iter().map(QuestionOption::key).collect();
+                prop_assert!(question.kind() == QuestionType::Score || keys.len() == options.len());
+            }
+        }
+
         #[test]
         fn an_order_is_undone(order in Just((0..7u32).collect::<Vec<_>>()).prop_shuffle()) {
             let definition = json!({"type": "score", "instructions": "i", "criteria": vec!["a"; 7], "option_order": order});

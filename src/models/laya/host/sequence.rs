@@ -114,8 +114,8 @@ pub enum Overlong {
 #[expect(missing_docs, reason = "the messages say what each field is")]
 pub enum SequenceError {
     #[error(
-        "question {question:?} takes {needed} tokens, {head} of them for itself, and {limit} fit; ask with a shorter state or \
-         a longer graph, or ask for the state to be cut"
+        "question {question:?} takes {needed} tokens, {head} of them for itself, and {limit} fit; ask with a shorter state, a \
+         longer graph (the model's max_len is its end), or for the state to be cut"
     )]
     TooLong { question: String, needed: usize, head: usize, limit: usize },
     #[error(
@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(head.sequence(&state, needed, Overlong::CutState).unwrap(), whole);
 
         let refused = head.sequence(&state, needed - 1, Overlong::Refuse).unwrap_err();
-        insta::assert_snapshot!(refused, @r#"question "team" takes 27 tokens, 16 of them for itself, and 26 fit; ask with a shorter state or a longer graph, or ask for the state to be cut"#);
+        insta::assert_snapshot!(refused, @r#"question "team" takes 27 tokens, 16 of them for itself, and 26 fit; ask with a shorter state, a longer graph (the model's max_len is its end), or for the state to be cut"#);
         let cut = head.sequence(&state, needed - 1, Overlong::CutState).unwrap();
         assert_eq!((cut.ids.len(), cut.state.state_tokens_dropped), (needed - 1, 1));
         assert_eq!(cut.ids[..needed - 2], whole.ids[..needed - 2]);

@@ -137,10 +137,10 @@ fn refusals_by_name() {
         }
     }
     insta::assert_snapshot!(told.join("\n"), @r#"
-    structured state: question "q" takes 222 tokens, 57 of them for itself, and 160 fit; ask with a shorter state or a longer graph, or ask for the state to be cut
-    conversation, newest last: question "q" takes 268 tokens, 44 of them for itself, and 160 fit; ask with a shorter state or a longer graph, or ask for the state to be cut
-    a long text: question "q" takes 501 tokens, 32 of them for itself, and 160 fit; ask with a shorter state or a longer graph, or ask for the state to be cut
-    just past 96: question "q" takes 174 tokens, 39 of them for itself, and 160 fit; ask with a shorter state or a longer graph, or ask for the state to be cut
+    structured state: question "q" takes 222 tokens, 57 of them for itself, and 160 fit; ask with a shorter state, a longer graph (the model's max_len is its end), or for the state to be cut
+    conversation, newest last: question "q" takes 268 tokens, 44 of them for itself, and 160 fit; ask with a shorter state, a longer graph (the model's max_len is its end), or for the state to be cut
+    a long text: question "q" takes 501 tokens, 32 of them for itself, and 160 fit; ask with a shorter state, a longer graph (the model's max_len is its end), or for the state to be cut
+    just past 96: question "q" takes 174 tokens, 39 of them for itself, and 160 fit; ask with a shorter state, a longer graph (the model's max_len is its end), or for the state to be cut
     33 options: question "q" has 33 options, expected at most 32
     a label twice: question "q" has label 2 ("a") that repeats label 0; labels are the keys of the answer
     labels that compare equal: question "q" has label 2 (1.0) that repeats label 0; labels are the keys of the answer

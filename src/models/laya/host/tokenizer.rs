@@ -155,6 +155,7 @@ fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String>
 mod tests {
     use super::super::tests::FIXTURE;
     use super::*;
+    use proptest::prelude::*;
 
     /// The fixture's tokenizer, its files changed.
     fn changed(tokenizer: impl Fn(&mut Value), config: impl Fn(&mut Value)) -> Result<Tokenizer, TokenizerError> {
@@ -231,5 +232,28 @@ mod tests {
         insta::assert_snapshot!(whole.replace(folder.path().to_str().unwrap(), "DIR"), @"DIR/tokenizer/tokenizer.json is not there; a checkpoint has its tokenizer in tokenizer/tokenizer.json and tokenizer/tokenizer_config.json. Copy the folder `tokenizer` from where the checkpoint came from");
         fs_err::create_dir_all(folder.path().join(TOKENIZER_FILE)).unwrap();
         assert!(matches!(Tokenizer::open(folder.path()), Err(TokenizerError::Io { .. })));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        /// A file with bytes of its rules changed is refused, or encodes, or fails to: it ends nothing else.
+        #[test]
+        fn damaged_files(at in 0usize..1200, byte in any::<u8>(), cut in 0usize..4000, text in ".{0,12}") {
+            let folder = tempfile::tempdir().unwrap();
+            fs_err::create_dir(folder.path().join("tokenizer")).unwrap();
+            for file in [TOKENIZER_FILE, TOKENIZER_CONFIG_FILE] {
+                fs_err::copy(Path::new(FIXTURE).join(file), folder.path().join(file)).unwrap();
+            }
+            let path = folder.path().join(TOKENIZER_FILE);
+            let mut bytes = fs_err::read(&path).unwrap();
+            bytes[at] = byte;
+            if cut < 200 {
+                bytes.truncate(cut * 100);
+            }
+            fs_err::write(&path, bytes).unwrap();
+            if let Ok(tokenizer) = Tokenizer::open(folder.path()) {
+                let _ = tokenizer.encode(&text);
+            }
+        }
     }
 }
