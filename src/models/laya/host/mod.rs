@@ -15,6 +15,7 @@ mod answer;
 mod calibration;
 mod inputs;
 mod numbers;
+mod options;
 mod question;
 mod render;
 mod sequence;
