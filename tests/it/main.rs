@@ -23,6 +23,7 @@ mod halves_gate;
 mod headroom;
 mod kit;
 mod laya;
+mod laya_requests;
 mod layering;
 #[path = "../support/mil_sample.rs"]
 mod mil_sample;

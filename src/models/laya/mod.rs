@@ -5,6 +5,7 @@
 
 mod author;
 mod config;
+pub mod host;
 
 pub use author::{AuthorReport, author, names};
 pub use config::{AGENT_FILE, Agent, ENCODER_FILE, Encoder, LayaConfig, LayerKind};
@@ -84,6 +85,11 @@ impl Lengths {
     /// The lengths, shortest first.
     pub fn iter(&self) -> impl Iterator<Item = Length> + '_ {
         self.0.iter().copied()
+    }
+
+    /// The longest.
+    pub fn longest(&self) -> Length {
+        self.0.last().copied().unwrap_or(Length(MAX_LENGTH))
     }
 }
 
