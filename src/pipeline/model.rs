@@ -2,6 +2,7 @@
 
 use super::encoder::HIDDEN;
 use super::run::Callable;
+use crate::models::laya::names;
 use std::path::{Path, PathBuf};
 
 /// A model whose contract is known.
@@ -11,6 +12,8 @@ pub enum Model {
     Encoder,
     /// `soft_tokens` and `token_mask` to labels and logits.
     Reader,
+    /// `embeddings`, masks, the type's vector and the options' places to `logits` and `cls`; see [`names`].
+    Laya,
 }
 
 /// An artefact of no known model, or of several.
@@ -27,15 +30,17 @@ pub struct UnknownModel {
 
 impl Model {
     /// What is told of a model that is none of these.
-    const KNOWN: &str = "encoders (features, half_mask -> soft_tokens) and readers (soft_tokens, token_mask -> \
-                         top1_index, top1_logit, blank_logit)";
+    const KNOWN: &str = "encoders (features, half_mask -> soft_tokens), readers (soft_tokens, token_mask -> \
+                         top1_index, top1_logit, blank_logit) and decision models (embeddings, full_mask, local_mask, \
+                         type_vectors, marker_map -> logits, cls)";
 
-    const ALL: [Model; 2] = [Model::Encoder, Model::Reader];
+    const ALL: [Model; 3] = [Model::Encoder, Model::Reader, Model::Laya];
 
     const fn features(self) -> (&'static [&'static str], &'static [&'static str]) {
         match self {
             Model::Encoder => (&["features", "half_mask"], &["soft_tokens"]),
             Model::Reader => (&["soft_tokens", "token_mask"], &["top1_index", "top1_logit", "blank_logit"]),
+            Model::Laya => (&names::INPUTS, &names::OUTPUTS),
         }
     }
 
@@ -44,15 +49,31 @@ impl Model {
         match self {
             Model::Encoder => "an encoder",
             Model::Reader => "a reader",
+            Model::Laya => "a decision model",
         }
     }
 
-    /// The input whose second axis is the length of a clip.
+    /// The input that has the length of a clip or of a question, on axis [`length_axis`](Self::length_axis).
     pub const fn length_input(self) -> &'static str {
         match self {
             Model::Encoder => "features",
             Model::Reader => "soft_tokens",
+            Model::Laya => names::EMBEDDINGS,
         }
+    }
+
+    /// The axis of [`length_input`](Self::length_input) that has the length.
+    pub const fn length_axis(self) -> usize {
+        match self {
+            Model::Encoder | Model::Reader => 1,
+            Model::Laya => 3,
+        }
+    }
+
+    /// The length of a function of this model; none where its input has no such axis.
+    pub fn length(self, function: &Callable<'_>) -> Option<usize> {
+        let (_, fact) = function.inputs.iter().find(|(name, _)| name == self.length_input())?;
+        fact.shape.dims().get(self.length_axis()).copied()
     }
 
     /// The model of the bundle at `path`, all of whose functions are of one.

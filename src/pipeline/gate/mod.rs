@@ -232,6 +232,7 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
     let report = match model {
         Model::Encoder => gate::encoder(&cases, &judged),
         Model::Reader => gate::reader(&cases, &judged),
+        Model::Laya => return Err(no_gate(&options.artefact)),
     };
     let mut report = report.map_err(|error| with_path(error, &goldens))?;
     let unjudged = unjudged(&functions, &cases).filter(|_| options.function.is_none());
@@ -243,6 +244,7 @@ pub fn gate(options: &GateOptions, interrupt: &Interrupt) -> Result<Gated, GateF
         let pair = match (model, Other::half(other.as_ref())?) {
             (Model::Encoder, reader) => [own, reader],
             (Model::Reader, encoder) => [encoder, own],
+            (Model::Laya, _) => return Err(no_gate(&options.artefact)),
         };
         let found = audio::checks(options, &judged, &texts, pair, interrupt)?;
         report.checks.extend(found.checks);
@@ -282,6 +284,11 @@ fn with_path(error: GateError<RunError>, goldens: &[GoldenFile]) -> GateFailure 
         return GateFailure::Clip { path: file.path.clone(), source: source.clone() };
     }
     error.into()
+}
+
+fn no_gate(path: &Path) -> GateFailure {
+    let found = Model::Laya.name();
+    GateFailure::Model { path: path.into(), found, expected: "an encoder or a reader, which are what is judged" }
 }
 
 fn name_of(path: &Path) -> String {
@@ -358,10 +365,7 @@ fn long_enough<'f>(
 ) -> Option<&'f dyn Subject<Error = RunError>> {
     let input = file.golden.tensors.get(model.length_input())?;
     let tokens = input.fact().shape.dims().get(1)? / FRAMES_PER_TOKEN;
-    let length = |reader: &Running<'_>| {
-        let fact = reader.input(Model::Reader.length_input());
-        fact.and_then(|fact| fact.shape.dims().get(1).copied()).unwrap_or(0)
-    };
+    let length = |reader: &Running<'_>| Model::Reader.length(&reader.callable).unwrap_or(0);
     let enough = readers.iter().filter(|r| length(r) >= tokens).min_by_key(|r| length(r));
     let reader = enough.or_else(|| readers.iter().max_by_key(|r| length(r)))?;
     Some(reader)
@@ -380,6 +384,7 @@ impl<'p> Other<'p> {
             Err(GateFailure::Model { path: path.into(), found: found.name(), expected })
         };
         let (path, expected) = match (model, &options.reader, &options.encoder) {
+            (Model::Laya, ..) => return Err(no_gate(&options.artefact)),
             (Model::Encoder, _, Some(_)) => {
                 return wrong(&options.artefact, model, "a reader, whose recordings --encoder encodes");
             }
@@ -471,6 +476,7 @@ impl Texts {
         let reader = match model {
             Model::Reader => Some(artefact),
             Model::Encoder => other.map(|other| &other.artefact),
+            Model::Laya => None,
         };
         let Some(path) = options.words.as_deref() else { return Ok(()) };
         let (words, file) = Evidence::of(EvidenceKind::Words, path, || {
