@@ -129,6 +129,11 @@ impl Failure {
         Failure { exit: Exit::Usage, messages: vec![message.into()], details: Value::Null }
     }
 
+    /// What was given cannot be used.
+    pub fn bad_input(message: impl Into<String>) -> Failure {
+        Failure { exit: Exit::BadInput, messages: vec![printable(&message.into())], details: Value::Null }
+    }
+
     /// The same failure with more for programs.
     #[must_use]
     pub fn with_details(self, details: Value) -> Failure {

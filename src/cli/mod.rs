@@ -5,6 +5,7 @@
 mod compile;
 mod completions;
 mod converted;
+mod decide;
 mod destination;
 mod diff;
 mod doctor;
@@ -65,6 +66,7 @@ enum Command {
     Diff(diff::Opts),
     Compile(compile::Opts),
     Completions(completions::Opts),
+    Decide(decide::Opts),
     Doctor(doctor::Opts),
     Encoder(encoder::Opts),
     Features(features::Opts),
@@ -99,12 +101,15 @@ enum Checks {
     NotRun,
     /// One failed.
     Failed,
+    /// Part of what was asked could not be answered; the report has the rest.
+    Refused,
 }
 
 impl Checks {
     fn exit(self, strict: bool) -> Exit {
         match (self, strict) {
             (Checks::Failed, _) | (Checks::NotRun, true) => Exit::CheckFailed,
+            (Checks::Refused, _) => Exit::BadInput,
             (Checks::Passed, _) | (Checks::NotRun, false) => Exit::Done,
         }
     }
@@ -127,6 +132,7 @@ pub fn main(args: impl IntoIterator<Item = std::ffi::OsString>) -> Exit {
         Command::Diff(opts) => diff::run(opts),
         Command::Compile(opts) => compile::run(opts, &cli.common),
         Command::Completions(opts) => completions::run(opts),
+        Command::Decide(opts) => decide::run(opts, &cli.common),
         Command::Doctor(opts) => doctor::run(opts),
         Command::Encoder(opts) => encoder::run(opts, &cli.common),
         Command::Features(opts) => features::run(opts, &cli.common),

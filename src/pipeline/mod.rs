@@ -4,6 +4,7 @@
 //! precision, validation, writing, reading back, publishing and records, while another thread hashes the source files.
 
 mod compile;
+mod decide;
 mod diff;
 mod encoder;
 mod features;
@@ -24,6 +25,10 @@ mod transcribe;
 mod verify;
 
 pub use compile::{CompileError, CompileOptions, Compiled, CoreAiTarget, compile};
+pub use decide::{
+    ByQuestion, DecideError, DecideOptions, Decided, GraphIdentity, QuestionRun, Request, RequestError, RequestResult,
+    decide,
+};
 pub use diff::{Changes, DiffError, Difference, FileFact, Side, diff};
 pub use encoder::{EncoderOptions, encoder};
 pub use features::{Extracted, FeaturesError, FeaturesOptions, features};

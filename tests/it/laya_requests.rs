@@ -21,7 +21,7 @@ fn inputs(features: Features) -> BTreeMap<String, HostTensor> {
 }
 
 /// The largest distance of two numbers in the same place; all else must be equal.
-fn apart(found: &Value, want: &Value) -> f64 {
+pub fn apart(found: &Value, want: &Value) -> f64 {
     let worst = |pairs: &mut dyn Iterator<Item = (&Value, &Value)>| pairs.map(|(a, b)| apart(a, b)).fold(0.0, f64::max);
     match (found, want) {
         (Value::Number(a), Value::Number(b)) => (a.as_f64().unwrap() - b.as_f64().unwrap()).abs(),

@@ -15,6 +15,7 @@ mod compile;
 mod compiled_tree;
 mod coreai;
 mod coreml;
+mod decide;
 mod encoder;
 mod features;
 mod gate;

@@ -173,6 +173,8 @@ fn calls() -> Calls {
     Golden::of(198).write(&folder.join("clip.safetensors"));
     let wrong = Golden { tokens: |tokens| tokens.iter_mut().for_each(|v| *v = -*v), ..Golden::of(198) };
     wrong.write(&folder.join("wrong.safetensors"));
+    let mixed = json!([{ "state": 1, "questions": {} }, { "state": null, "questions": {} }]);
+    fs_err::write(folder.join("mixed.json"), mixed.to_string()).unwrap();
     let encoder = "encoder --bucket 200 --checkpoint @encoder_eg2";
     for (code, words) in [
         (0, "completions bash"),
@@ -192,6 +194,17 @@ fn calls() -> Calls {
         (3, "encoder"),
         (0, "reader --config @reader_plain/reader_config.json --tokens 40 --format mlpackage,aimodel"),
         (3, "reader --config absent"),
+        (0, "laya --length 48 --checkpoint @laya_variants/own --format mlpackage"),
+        (3, "laya --checkpoint absent"),
+        (0, "laya --length 96 --checkpoint @laya --format mlpackage"),
+        (0, "decide --artifact out/laya_fp16_L96.mlpackage --checkpoint @laya --state s --question q --options a b"),
+        (
+            0,
+            "decide --artifact out/laya_fp16_L96.mlpackage --checkpoint @laya --state s --question q --type score --options a b",
+        ),
+        (0, "decide --artifact out/laya_fp16_L96.mlpackage --checkpoint @laya --state s --question q"),
+        (3, "decide --artifact out/laya_fp16_L96.mlpackage --checkpoint @laya --request mixed.json"),
+        (3, "decide --artifact out/laya_fp16_L96.mlpackage --checkpoint @laya --state s --question q --options a a"),
         (0, "inspect out/eg2_encoder_fp32_T200.mlpackage"),
         (0, "inspect @coremltools_spellings.mlpackage"),
         (0, "inspect out/eg2_encoder_fp32_T200.aimodel"),

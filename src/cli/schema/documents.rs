@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const SCHEMAS: &[(&str, &str)] = &[
     ("compile", include_str!("compile.json")),
     ("completions", include_str!("completions.json")),
+    ("decide", include_str!("decide.json")),
     ("device_record", include_str!("device_record.json")),
     ("diff", include_str!("diff.json")),
     ("doctor", include_str!("doctor.json")),
