@@ -130,7 +130,8 @@ fn nothing_is_cut_unless_asked() {
     let (code, found) = place.answered(&[SHORT, LONG], &requests(&published), &[]);
     assert_eq!(code, 3);
     for (result, request) in found["results"].as_array().unwrap().iter().zip(&published) {
-        let fits = request["needed"].as_u64().is_some_and(|needed| needed <= MAX_LEN);
+        let asks = request["at"]["192"].get("error").is_none();
+        let fits = asks && request["needed"].as_u64().is_some_and(|needed| needed <= MAX_LEN);
         assert_eq!(fits, result["refusal"].is_null(), "{}: {}", request["name"], result["refusal"]);
         assert!(result["runs"]["q"]["state"]["truncated"] != true);
     }
@@ -139,7 +140,14 @@ fn nothing_is_cut_unless_asked() {
         result["refusal"].as_str().unwrap().to_string()
     };
     let named = ["a long text", "33 options", "a label twice", "no state", "unknown type", "no options"];
-    insta::assert_snapshot!(named.map(told).join("\n"), @"");
+    insta::assert_snapshot!(named.map(told).join("\n"), @r#"
+    question "q" takes 501 tokens, 32 of them for itself, and 160 fit; ask with a shorter state, a longer graph (the model's max_len is its end), or for the state to be cut
+    question "q" has 33 options, expected at most 32
+    question "q" has label 2 ("a") that repeats label 0; labels are the keys of the answer
+    the state is null, expected a text, an object or a list
+    question "q" has type "bool", expected "choice", "score" or "noul"
+    question "q" has no options, expected 1 to 32 criteria
+    "#);
 }
 
 #[test]
@@ -154,7 +162,37 @@ fn the_question_of_the_command_line() {
         asked(&["--question", "Is it about money?", "--type", "noul", "--options", "no", "yes"]),
     ];
     let told = |(code, out, err): (i32, String, String)| format!("{code}\n{out}{err}");
-    insta::assert_snapshot!(all.map(told).join("\n"), @"");
+    insta::assert_snapshot!(all.map(told).join("\n"), @r#"
+    0
+    question    support
+      shares    billing 0.0016, support 0.9984
+      go by it  0.9929
+      tokens    40 of 96
+     WARN the config's temperature temperature[1] is 7.0, and 5 was taken for it
+     WARN the config's temperature temperature_by_options["choice:2"] is 0.1, and 0.5 was taken for it
+
+    0
+    question    level 1.1266
+      shares    0 0.2300, 1 0.4133, 2 0.3566
+      go by it  0.9984
+      tokens    49 of 96
+     WARN the config's temperature temperature[1] is 7.0, and 5 was taken for it
+     WARN the config's temperature temperature_by_options["choice:2"] is 0.1, and 0.5 was taken for it
+
+    0
+    question    true by 0.4661
+      go by it  0.9995
+      tokens    57 of 96
+     WARN the config's temperature temperature[1] is 7.0, and 5 was taken for it
+     WARN the config's temperature temperature_by_options["choice:2"] is 0.1, and 0.5 was taken for it
+
+    0
+    question    true by 0.3985
+      go by it  0.9998
+      tokens    56 of 96
+     WARN the config's temperature temperature[1] is 7.0, and 5 was taken for it
+     WARN the config's temperature temperature_by_options["choice:2"] is 0.1, and 0.5 was taken for it
+    "#);
     let wrong = [
         asked(&["--question", "Which?", "--options", "a", "b", "a"]),
         asked(&["--question", "Which?", "--type", "noul", "--options", "a", "b", "c"]),
@@ -176,7 +214,14 @@ fn the_question_of_the_command_line() {
                 .join("\n")
         )
     };
-    insta::assert_snapshot!(wrong.map(told).join("\n"), @"");
+    insta::assert_snapshot!(wrong.map(told).join("\n"), @r#"
+    3 error: question "question" has label 2 ("a") that repeats label 0; labels are the keys of the answer
+    2 error: a noul has 3 --options, expected the words for false and true
+    3 error: question "question" has no instructions, expected the text to answer
+    3 error: question "question" has no options, expected 1 to 32 criteria
+    3 error: question "question" has label 3 ("a") that repeats label 0; labels are the keys of the answer
+    3 error: question "question" takes 818 tokens, 16 of them for itself, and 96 fit; ask with a shorter state, a longer graph (the model's max_len is its end), or for the state to be cut
+    "#);
 }
 
 const ASK: [&str; 7] = ["--state", "s", "--question", "Which?", "--options", "a", "b"];
@@ -226,7 +271,17 @@ fn what_does_not_belong_together() {
     *bytes.last_mut().unwrap() ^= 1;
     fs_err::write(&blob, bytes).unwrap();
     all.push(told(&[SHORT]).split(": it says").next().unwrap().to_string());
-    insta::assert_snapshot!(all.join("\n"), @"");
+    insta::assert_snapshot!(all.join("\n"), @"
+    3 error: out/laya_fp32_L96.mlpackage was made of another checkpoint: rl_agent_config.json is 47ca58a13d4795c84cbbed457bb5ae68e9c761eba7c18bbf584dc185abc9def7, its record says ee960d92ad3e558cc6aaab205dc6a4d200aebb62cecc0e89208918944c639f2d
+    3 error: out/laya_fp32_L96.mlpackage was made of another checkpoint: model.safetensors is 8c49ef035deb30073b5c4f2f7e625ede073e1848e4ae52dd6b9d3ea2845773f7, its record says 2fa391e8a96fdea5d6951537207d1c45e11b5944f4e1e05834d21eb20fcb10c6
+    3 error: checkpoint/tokenizer/tokenizer.json is not there; a checkpoint has its tokenizer in tokenizer/tokenizer.json and tokenizer/tokenizer_config.json. Copy the folder `tokenizer` from where the checkpoint came from
+    3 error: checkpoint/encoder/config.json is absent; a Laya checkpoint has its configs beside its weights, or give their folder with --config
+    2 error: out/laya_fp32_L96.mlpackage is 96 tokens long, as an artefact before it
+    3 error: there is no absent.mlpackage
+    2 error: out/eg2_encoder_fp16_T200.mlpackage is an encoder, expected a decision model
+    3 error: out/laya_fp16_L16.mlpackage was made of synthetic weights and not of a checkpoint, so that no host belongs to it
+    3 error: record out/laya_fp32_L96.mlpackage.record.json is of other bytes
+    ");
     // Without a record nothing is known, which is said.
     fs_err::remove_file(place.at(&format!("{LONG}.record.json"))).unwrap();
     let (code, _, err) = place.decide(&[LONG], &ASK);

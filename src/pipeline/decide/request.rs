@@ -109,14 +109,14 @@ mod tests {
     #[test]
     fn what_is_no_request() {
         let told = |text: &str| read(text).unwrap_err();
-        insta::assert_snapshot!(told("{"), @"");
-        insta::assert_snapshot!(told("3"), @"");
-        insta::assert_snapshot!(told("[]"), @"");
-        insta::assert_snapshot!(told("{\"state\": 1}"), @"");
-        insta::assert_snapshot!(told("{\"questions\": {}}"), @"");
-        insta::assert_snapshot!(told("[{\"state\": 1, \"questions\": []}]"), @"");
-        insta::assert_snapshot!(told("{\"state\": 1, \"questions\": {}, \"name\": 3}"), @"");
-        insta::assert_snapshot!(told("{\"state\": 1, \"questions\": {}, \"language\": \"de\"}"), @"");
-        insta::assert_snapshot!(told("{\"state\": 1, \"state\": 2, \"questions\": {}}"), @"");
+        insta::assert_snapshot!(told("{"), @"/requests.json is no JSON");
+        insta::assert_snapshot!(told("3"), @"/requests.json: the request is 3, expected an object of state and questions");
+        insta::assert_snapshot!(told("[]"), @"/requests.json has no request");
+        insta::assert_snapshot!(told("{\"state\": 1}"), @"/requests.json: the request has no questions");
+        insta::assert_snapshot!(told("{\"questions\": {}}"), @"/requests.json: the request has no state");
+        insta::assert_snapshot!(told("[{\"state\": 1, \"questions\": []}]"), @"/requests.json: questions of request 0 is a list of 0, expected an object of questions by id");
+        insta::assert_snapshot!(told("{\"state\": 1, \"questions\": {}, \"name\": 3}"), @"/requests.json: name of the request is 3, expected a text");
+        insta::assert_snapshot!(told("{\"state\": 1, \"questions\": {}, \"language\": \"de\"}"), @r#"/requests.json: the request has an entry "language", expected name, state and questions"#);
+        insta::assert_snapshot!(told("{\"state\": 1, \"state\": 2, \"questions\": {}}"), @"/requests.json is no JSON");
     }
 }
