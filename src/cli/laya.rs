@@ -3,11 +3,11 @@
 use super::converted::{failure, report};
 use super::destination::DestinationOpts;
 use super::failure::{Exit, Failure};
+use super::precision::PrecisionArg;
 use super::progress::Bar;
 use super::{Common, Report};
 use crate::checkpoint::{LAYA, LocateEnv, locate};
 use crate::models::laya::Lengths;
-use crate::passes::Precision;
 use crate::pipeline::{LayaOptions, Origin, laya};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -40,14 +40,6 @@ pub struct Opts {
     destination: DestinationOpts,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum PrecisionArg {
-    Fp16,
-    Fp32,
-    #[value(name = "fp16w32")]
-    Fp16W32,
-}
-
 /// Runs the job and tells what it made.
 pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
     let lengths = Lengths::new(&opts.length).map_err(|e| Failure::new(Exit::Usage, &e))?;
@@ -58,12 +50,7 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
             Origin::Checkpoint(found.map_err(|e| Failure::new(Exit::BadInput, &e))?)
         }
     };
-    let precision = match opts.precision {
-        PrecisionArg::Fp16 => Precision::Fp16,
-        PrecisionArg::Fp32 => Precision::Fp32,
-        PrecisionArg::Fp16W32 => Precision::Fp16W32,
-    };
-    let options = LayaOptions { origin, config: opts.config, lengths, precision };
+    let options = LayaOptions { origin, config: opts.config, lengths, precision: opts.precision.into() };
     let bar = Bar::interruptible(common).map_err(|e| Failure::new(Exit::Bug, &e))?;
     let to = opts.destination.destination(bar.interrupt())?;
     let started = Instant::now();

@@ -16,6 +16,7 @@ mod gate;
 mod inspect;
 mod kit;
 mod laya;
+mod precision;
 mod progress;
 mod reader;
 mod regions;

@@ -3,10 +3,10 @@
 use super::converted::{failure, report};
 use super::destination::DestinationOpts;
 use super::failure::{Exit, Failure};
+use super::precision::PrecisionArg;
 use super::progress::Bar;
 use super::{Common, Report};
 use crate::models::reader::{RELEASE_NAME, Tokens, is_release_name};
-use crate::passes::Precision;
 use crate::pipeline::{ReaderOptions, ReaderOrigin, reader};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -51,14 +51,6 @@ pub struct Opts {
     destination: DestinationOpts,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum PrecisionArg {
-    Fp16,
-    Fp32,
-    #[value(name = "fp16w32")]
-    Fp16W32,
-}
-
 /// No config is named, and none is where one is looked for.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -94,12 +86,7 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
             ReaderOrigin::Files { config, weights, table, words }
         }
     };
-    let precision = match opts.precision {
-        PrecisionArg::Fp16 => Precision::Fp16,
-        PrecisionArg::Fp32 => Precision::Fp32,
-        PrecisionArg::Fp16W32 => Precision::Fp16W32,
-    };
-    let options = ReaderOptions { origin, tokens, precision, release_name: opts.release_name };
+    let options = ReaderOptions { origin, tokens, precision: opts.precision.into(), release_name: opts.release_name };
     let bar = Bar::interruptible(common).map_err(|e| Failure::new(Exit::Bug, &e))?;
     let to = opts.destination.destination(bar.interrupt())?;
     let started = Instant::now();

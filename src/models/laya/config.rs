@@ -343,3 +343,139 @@ fn map(config: &Section<'_>, key: &str, expected: &str) -> Result<Map<String, Va
         Some(other) => Err(config.wrong(key, section::kind(other), expected)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The configs with entries put in or replaced.
+    fn parse(encoder: Value, agent: Value) -> Result<LayaConfig, String> {
+        let mut text = json!({
+            "model_type": "modernbert", "vocab_size": 64, "hidden_size": 32, "intermediate_size": 24,
+            "num_hidden_layers": 3, "num_attention_heads": 2,
+        });
+        text.as_object_mut().unwrap().extend(encoder.as_object().unwrap().clone());
+        LayaConfig::parse(&text.to_string(), &agent.to_string(), ["e.json", "a.json"]).map_err(|e| e.to_string())
+    }
+
+    fn encoder(entries: Value) -> Result<Encoder, String> {
+        parse(entries, json!({})).map(|config| config.encoder)
+    }
+
+    #[test]
+    fn defaults_are_the_published_ones() {
+        let LayaConfig { encoder, agent, assumed } = parse(json!({}), json!({})).unwrap();
+        assert_eq!(
+            (encoder.global_theta, encoder.local_theta, encoder.eps, encoder.window),
+            (160_000.0, 10_000.0, 1e-5, 128)
+        );
+        assert_eq!(encoder.layers, [LayerKind::Global, LayerKind::Local, LayerKind::Local]);
+        assert!(!encoder.norm_bias && !encoder.attention_bias && !encoder.mlp_bias);
+        assert_eq!((agent.layers, agent.max_len, agent.head_max_len, agent.actions.len()), (2, 512, 192, 0));
+        assert!(
+            ["local_attention", "norm_eps", "head_layers", "max_len"]
+                .iter()
+                .all(|key| assumed.iter().any(|a| a == key))
+        );
+        let empty = LayaConfig::parse("{}", "{}", ["e", "a"]).unwrap();
+        let published = LayaConfig::multilingual();
+        let Encoder { local_theta, .. } = empty.encoder;
+        assert_eq!(empty.encoder, Encoder { local_theta, ..published.encoder });
+    }
+
+    #[test]
+    fn kinds_and_bases_by_either_name() {
+        let found = encoder(json!({
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": { "rope_type": "default", "rope_theta": 9e4 },
+                "sliding_attention": { "rope_theta": 700 },
+            },
+            "local_rope_theta": 5.0,
+        }));
+        let found = found.unwrap();
+        assert_eq!(found.layers, [LayerKind::Local, LayerKind::Global, LayerKind::Local]);
+        assert_eq!((found.global_theta, found.local_theta), (9e4, 700.0));
+        let found =
+            encoder(json!({ "global_rope_theta": 2.0, "local_rope_theta": 3.0, "rope_parameters": {} })).unwrap();
+        assert_eq!((found.global_theta, found.local_theta), (2.0, 3.0));
+        let every = encoder(json!({ "global_attn_every_n_layers": 1 })).unwrap();
+        assert_eq!(every.layers, [LayerKind::Global; 3]);
+    }
+
+    #[test]
+    fn what_a_static_graph_cannot_honour() {
+        let rope = |entry: Value| json!({ "rope_parameters": { "full_attention": entry } });
+        let all = [
+            json!({ "model_type": "bert" }),
+            json!({ "hidden_activation": "silu" }),
+            json!({ "hidden_activation": 3 }),
+            json!({ "num_hidden_layers": 129 }),
+            json!({ "num_attention_heads": 3 }),
+            json!({ "hidden_size": 200, "num_attention_heads": 10 }),
+            json!({ "vocab_size": 1 << 25 }),
+            json!({ "layer_types": ["full_attention"] }),
+            json!({ "layer_types": ["full_attention", "full_attention", "chunked_attention"] }),
+            json!({ "layer_types": 3 }),
+            json!({ "global_attn_every_n_layers": 0 }),
+            json!({ "local_rope_theta": null }),
+            json!({ "local_rope_theta": -1 }),
+            json!({ "rope_parameters": { "rope_theta": 1e4 } }),
+            json!({ "rope_parameters": [] }),
+            rope(json!({ "rope_type": "yarn" })),
+            rope(json!({ "rope_theta": 0 })),
+            rope(json!({ "rope_theta": 1e4, "factor": 2 })),
+            rope(json!(1e4)),
+            json!({ "norm_eps": 0 }),
+            json!({ "norm_bias": "yes" }),
+        ];
+        let told: Vec<String> = all.into_iter().map(|entries| encoder(entries).unwrap_err()).collect();
+        insta::assert_snapshot!(told.join("\n"), @r#"
+        e.json: model_type is "bert", which a static graph cannot honour; it takes "modernbert"
+        e.json: hidden_activation is "silu", which a static graph cannot honour; it takes "gelu"
+        e.json: hidden_activation is 3, which a static graph cannot honour; it takes "gelu"
+        e.json: num_hidden_layers is 129, which a static graph cannot honour; it takes 128 at most
+        e.json: num_attention_heads is 3, which a static graph cannot honour; it takes a divisor of half of hidden_size, which is 32
+        e.json: hidden_size is 200, which a static graph cannot honour; it takes a width that heads of about 64 divide: the decision head has hidden_size / 64 of them
+        e.json: vocab_size is 33554432, expected a whole number from 1 to 16777216
+        e.json: layer_types is a list of 1, expected a list of 3 kinds, one for each layer
+        e.json: layer_types is "chunked_attention", which a static graph cannot honour; it takes "full_attention" or "sliding_attention"
+        e.json: layer_types is 3, expected a list of 3 kinds, one for each layer
+        e.json: global_attn_every_n_layers is 0, expected a whole number from 1 to 131072
+        e.json: local_rope_theta is null, expected a positive number, or no such key
+        e.json: local_rope_theta is -1, expected a positive number
+        e.json: rope_parameters is "rope_theta", which a static graph cannot honour; it takes entries "full_attention" and "sliding_attention"
+        e.json: rope_parameters is a list of 0, expected an object of one for each kind of layer
+        e.json: rope_parameters.full_attention.rope_type is "yarn", which a static graph cannot honour; it takes "default"
+        e.json: rope_parameters.full_attention.rope_theta is 0, expected a positive number
+        e.json: rope_parameters.full_attention is an entry "factor", which a static graph cannot honour; it takes rope_type and rope_theta
+        e.json: rope_parameters.full_attention is 10000.0, expected an object
+        e.json: norm_eps is 0, expected a positive number
+        e.json: norm_bias is "yes", expected true or false
+        "#);
+        let all = [
+            json!({ "option_layout": "parallel" }),
+            json!({ "head_layers": 0 }),
+            json!({ "head_layers": 129 }),
+            json!({ "act_costs": ["a"] }),
+            json!({ "temperature": [1, 2] }),
+            json!({ "temperature": 1 }),
+            json!({ "temperature_by_options": [] }),
+            json!({ "max_len": 0 }),
+            json!([]),
+        ];
+        let told: Vec<String> = all.into_iter().map(|agent| parse(json!({}), agent).unwrap_err()).collect();
+        insta::assert_snapshot!(told.join("\n"), @r#"
+        a.json: option_layout is "parallel", which a static graph cannot honour; it takes "sequential"
+        a.json: head_layers is 0, expected a whole number from 1 to 131072
+        a.json: head_layers is 129, which a static graph cannot honour; it takes 128 at most
+        a.json: act_costs is a list of 1, expected an object of costs by action
+        a.json: temperature is a list of 2, expected a list of 3, one for each question type
+        a.json: temperature is 1, expected a list of 3, one for each question type
+        a.json: temperature_by_options is a list of 0, expected an object of temperatures by bucket
+        a.json: max_len is 0, expected a whole number from 1 to 131072
+        a.json: the whole is a list of 0, expected an object
+        "#);
+    }
+}
