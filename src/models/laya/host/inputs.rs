@@ -33,9 +33,9 @@ pub struct Rows {
 }
 
 /// Rows of integers or masks that no graph should be given.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say what each field is")]
-pub enum InputError {
+pub enum RowError {
     #[error("{row} has {found} entries, expected {expected}")]
     Entries { row: &'static str, found: usize, expected: usize },
     #[error("the sequence has {found} tokens, and the graph is {length} long")]
@@ -56,6 +56,14 @@ pub enum InputError {
     Mask { mask: &'static str, key: usize, query: usize, found: f32 },
     #[error("{mask} hides every key from query {query}")]
     Blind { mask: &'static str, query: usize },
+}
+
+/// Inputs that cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say what each field is")]
+pub enum InputError {
+    #[error(transparent)]
+    Row(#[from] RowError),
     #[error(transparent)]
     Tensor(#[from] ScopeError),
     #[error(transparent)]
@@ -69,13 +77,13 @@ impl Rows {
     ///
     /// # Errors
     /// The sequence is longer, or has more options than slots.
-    pub fn new(sequence: &Sequence, pad: u32, length: Length) -> Checked<Rows> {
+    pub fn new(sequence: &Sequence, pad: u32, length: Length) -> Result<Rows, RowError> {
         let (length, found, options) = (length.get(), sequence.ids.len(), sequence.markers.len());
         if found > length {
-            return Err(InputError::Long { found, length });
+            return Err(RowError::Long { found, length });
         }
         if options > SLOTS {
-            return Err(InputError::Entries { row: "markers", found: options, expected: SLOTS });
+            return Err(RowError::Entries { row: "markers", found: options, expected: SLOTS });
         }
         let filled = |values: Vec<i64>, with: i64, length: usize| {
             values.into_iter().chain(std::iter::repeat(with)).take(length).collect::<Vec<i64>>()
@@ -93,7 +101,7 @@ impl Rows {
     ///
     /// # Errors
     /// A row has another number of entries, or an entry is out of its range.
-    pub fn check(&self, length: Length, vocab: usize) -> Checked<()> {
+    pub fn check(&self, length: Length, vocab: usize) -> Result<(), RowError> {
         let length = length.get();
         let rows: [(&'static str, &[i64], usize); 4] = [
             ("input_ids", &self.input_ids, length),
@@ -103,34 +111,34 @@ impl Rows {
         ];
         for (row, entries, expected) in rows {
             if entries.len() != expected {
-                return Err(InputError::Entries { row, found: entries.len(), expected });
+                return Err(RowError::Entries { row, found: entries.len(), expected });
             }
         }
         for (row, entries) in [("attention_mask", &self.attention_mask), ("marker_mask", &self.marker_mask)] {
             if let Some((position, found)) =
                 entries.iter().copied().enumerate().find(|(_, flag)| !matches!(flag, 0 | 1))
             {
-                return Err(InputError::Flag { row, position, found });
+                return Err(RowError::Flag { row, position, found });
             }
         }
         for (position, found) in self.input_ids.iter().copied().enumerate() {
             if below(found, vocab).is_none() {
-                return Err(InputError::Id { position, found, vocab });
+                return Err(RowError::Id { position, found, vocab });
             }
         }
         if !self.attention_mask.contains(&1) {
-            return Err(InputError::NoKey);
+            return Err(RowError::NoKey);
         }
         if !self.marker_mask.contains(&1) {
-            return Err(InputError::NoOption);
+            return Err(RowError::NoOption);
         }
         for (slot, found) in self.marker_pos.iter().copied().enumerate() {
             if below(found, length).is_none() {
-                return Err(InputError::Marker { slot, found, length });
+                return Err(RowError::Marker { slot, found, length });
             }
         }
         if below(self.qtype, QuestionType::ALL.len()).is_none() {
-            return Err(InputError::Type { found: self.qtype });
+            return Err(RowError::Type { found: self.qtype });
         }
         Ok(())
     }
@@ -248,18 +256,18 @@ fn marker_map(rows: &Rows, length: usize) -> Vec<f32> {
 ///
 /// # Errors
 /// It has another number of entries, one is neither 0 nor [`UNSEEN`], or a query sees no key.
-pub fn check_mask(mask: &'static str, values: &[f32], length: Length) -> Checked<()> {
+pub fn check_mask(mask: &'static str, values: &[f32], length: Length) -> Result<(), RowError> {
     let length = length.get();
     if values.len() != length * length {
-        return Err(InputError::Entries { row: mask, found: values.len(), expected: length * length });
+        return Err(RowError::Entries { row: mask, found: values.len(), expected: length * length });
     }
     if let Some(at) = values.iter().position(|value| *value != 0.0 && *value != UNSEEN) {
         let found = values.get(at).copied().unwrap_or_default();
-        return Err(InputError::Mask { mask, key: at / length, query: at % length, found });
+        return Err(RowError::Mask { mask, key: at / length, query: at % length, found });
     }
     let sees = |query: usize| values.iter().skip(query).step_by(length).any(|value| *value == 0.0);
     match (0..length).find(|query| !sees(*query)) {
-        Some(query) => Err(InputError::Blind { mask, query }),
+        Some(query) => Err(RowError::Blind { mask, query }),
         None => Ok(()),
     }
 }

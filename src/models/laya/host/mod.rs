@@ -26,7 +26,7 @@ mod tokenizer;
 pub use action::{Action, ActionError, ActionHead, active};
 pub use answer::{Answer, AnswerAction, ByOption, probabilities};
 pub use calibration::{Calibration, Replaced};
-pub use inputs::{Feature, Features, InputError, Rows, check_mask, masks};
+pub use inputs::{Feature, Features, InputError, RowError, Rows, check_mask, masks};
 pub use question::{Question, QuestionError, QuestionFault, QuestionOption, QuestionType};
 pub use sequence::{Head, HeadStats, NoState, Overlong, Sequence, SequenceError, State, StateStats, StateTokens};
 pub use tokenizer::{TEXT_MAX, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, Tokenizer, TokenizerError};
@@ -132,7 +132,7 @@ impl<'a> Host<'a> {
         let length = lengths.iter().find(|length| length.get() >= needed).unwrap_or(lengths.longest());
         let limit = length.get().min(self.config.agent.max_len);
         let sequence = head.sequence(state, limit, overlong)?;
-        let rows = Rows::new(&sequence, self.tokenizer.pad(), length)?;
+        let rows = Rows::new(&sequence, self.tokenizer.pad(), length).map_err(InputError::from)?;
         let features = Features::new(&rows, &self.config.encoder, length, self.source)?;
         Ok(Prepared { length, sequence, features })
     }
