@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from laya_coreml import common, inputs, runtime
 from laya_coreml.tokenizer import Tokenizer
-from laya_coreml.torch_model import DecisionModel
-from safetensors.torch import load_file, save_file
+from laya_coreml.torch_model import DecisionModel, load_model
+from safetensors.torch import save_file
 from tokenizers import Tokenizer as Backend, decoders, models, pre_tokenizers, trainers
 
 OUT = Path(__file__).resolve().parent.parent / "tests" / "fixtures" / "laya"
@@ -148,9 +148,7 @@ class Host(runtime.RuntimeMixin):
         self.batch_size, self.pad_to_multiple, self.model_id = 1, 16, "fixture"
         self.shape = dict(batch_size=1, max_length=length, min_length=length, max_options=32, flexible=False, lengths=None)
         self._init_host()
-        self.graph = DecisionModel(ENCODER, AGENT, length)
-        self.graph.load_state_dict({k: v.float() for k, v in load_file(OUT / "model.safetensors").items()})
-        self.graph.eval()
+        self.graph = load_model(OUT, length)
 
     def forward(self, batch):
         ids, valid, markers, selected, qtype = (torch.from_numpy(batch[k]) for k in ["input_ids", "attention_mask", "marker_pos", "marker_mask", "qtype"])
@@ -213,4 +211,5 @@ def main():
     assert sum(f.stat().st_size for f in OUT.rglob("*") if f.is_file()) < 2_500_000
 
 
-main()
+if __name__ == "__main__":
+    main()
