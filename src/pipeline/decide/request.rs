@@ -52,7 +52,9 @@ impl Request {
                 let one = |(index, value)| Self::of(path, format!("request {index}"), value);
                 list.into_iter().enumerate().map(one).collect::<Result<Vec<_>, _>>()?
             }
-            one => vec![Self::of(path, "the request".into(), one)?],
+            one @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+                vec![Self::of(path, "the request".into(), one)?]
+            }
         };
         if requests.is_empty() { Err(RequestError::None { path: path.into() }) } else { Ok(requests) }
     }
@@ -77,7 +79,9 @@ impl Request {
         let state = entries.remove("state").ok_or_else(|| missing("state"))?;
         let questions = match entries.remove("questions").ok_or_else(|| missing("questions"))? {
             Value::Object(questions) => questions,
-            other => return Err(form(format!("questions of {place}"), &other, "an object of questions by id")),
+            other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+                return Err(form(format!("questions of {place}"), &other, "an object of questions by id"));
+            }
         };
         Ok(Request { name, state, questions })
     }
