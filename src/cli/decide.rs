@@ -198,8 +198,7 @@ pub(super) const fn exit_of(error: &DecideError) -> Exit {
         | DecideError::Record(_)
         | DecideError::Io { .. }
         | DecideError::Shape { .. }
-        | DecideError::NoCheckpoint { .. }
-        | DecideError::OtherCheckpoint { .. } => Exit::BadInput,
+        | DecideError::Foreign(_) => Exit::BadInput,
         DecideError::NoArtefact | DecideError::Model { .. } | DecideError::Lengths(_) | DecideError::Twice { .. } => {
             Exit::Usage
         }

@@ -1,11 +1,12 @@
 //! `eg2-convert gate`.
 
+use super::converted::exit_of as exit_of_weights;
 use super::failure::{Exit, Failure};
 use super::run::exit_of;
 use super::table::Table;
 use super::transcribe::exit_of as exit_of_transcription;
 use super::{Checks, Common, Report};
-use crate::gate::{Check, GateError, LimitOverrides, Verdict};
+use crate::gate::{Check, GateError, LimitOverrides, Verdict, laya};
 use crate::models::windows::OVERLAP;
 use crate::pipeline::{GateFailure, GateOptions, Gated, HalvesError, RunError, gate};
 use crate::toolchain::Interrupt;
@@ -17,7 +18,7 @@ use std::time::Instant;
 /// Most lines of a check that are shown.
 const LINES: usize = 12;
 
-/// Judge an encoder or a reader by goldens and recordings: numbers, labels, transcripts, and red arms that must break them
+/// Judge an artefact by goldens, recordings or questions: numbers, labels, transcripts, answers, and red arms that must break them
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "eg2-convert gate <ARTEFACT> [--golden <FILE|DIR>...] [--audio <FILE|DIR>...] [OPTIONS]",
@@ -29,10 +30,14 @@ const LINES: usize = 12;
                         out/eg2_encoder_fp16_T3000.mlpackage \\\n    --audio recordings/ --words words.txt \
                         --transcripts reference.tsv\n  \
                         eg2-convert gate out/eg2_encoder_front7_fp32_T3000.mlpackage --body \
-                        out/eg2_encoder_body7_fp16_T3000.mlpackage \\\n    --golden clips/\n\n\
+                        out/eg2_encoder_body7_fp16_T3000.mlpackage \\\n    --golden clips/\n  \
+                        eg2-convert gate out/laya_fp16_L96.mlpackage --checkpoint DIR --golden goldens/ --questions \
+                        questions.json\n\n\
                         A golden is a safetensors file of one clip. For an encoder: features, half_mask and the \
                         reference's soft_tokens. For a reader: soft_tokens, token_mask and the reference's top1_index, \
-                        top1_logit, blank_logit, and margin where it is known. Where its header has source_sha256, that \
+                        top1_logit, blank_logit, and margin where it is known. For a decision model, of one question: \
+                        the graph's inputs, input_ids, attention_mask, marker_pos, marker_mask and qtype they are made \
+                        of, and the reference's logits, cls and action. Where its header has source_sha256, that \
                         must be a weights file of the artefact's record."
 )]
 pub struct Opts {
@@ -43,8 +48,17 @@ pub struct Opts {
     #[arg(long, value_name = "ARTEFACT")]
     body: Option<PathBuf>,
     /// A safetensors file of one clip, or a folder of them; may be given more than once
-    #[arg(long, value_name = "FILE|DIR", required_unless_present = "audio", num_args = 1..)]
+    #[arg(long, value_name = "FILE|DIR", required_unless_present_any = ["audio", "questions"], num_args = 1..)]
     golden: Vec<PathBuf>,
+    /// A question set, for a decision model; may be given more than once
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    questions: Vec<PathBuf>,
+    /// The checkpoint that a decision model was made of, with its tokenizer/: its host asks and answers
+    #[arg(long, value_name = "PATH")]
+    checkpoint: Option<PathBuf>,
+    /// Folder of a decision model's configs, where `laya --config` had them in place of the checkpoint's own
+    #[arg(long, value_name = "DIR")]
+    config: Option<PathBuf>,
     /// The function to judge [default: the one whose length is the golden's]
     #[arg(long)]
     function: Option<String>,
@@ -100,6 +114,9 @@ struct LimitOpts {
     /// How much the word error rate may be above the reference's [default: 0.1]
     #[arg(long, value_name = "POINTS", allow_negative_numbers = true)]
     wer_points: Option<f64>,
+    /// Most that a share may be off, of a decision model's options or actions [default: 0.0001 for fp32, else 0.02]
+    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    probability: Option<f64>,
 }
 
 /// What to say to whoever gave no artefact, or gave it behind an option that took it for one of its files.
@@ -116,11 +133,14 @@ pub fn hinted(mut error: clap::Error) -> clap::Error {
 
 /// Gates the artefact and tells each check.
 pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
-    let LimitOpts { cosine_min, cosine_mean, margin, flips, transcripts_equal, wer_points } = opts.limits;
+    let LimitOpts { cosine_min, cosine_mean, margin, flips, transcripts_equal, wer_points, probability } = opts.limits;
     let options = GateOptions {
         artefact: opts.artefact,
         body: opts.body,
         goldens: opts.golden,
+        questions: opts.questions,
+        checkpoint: opts.checkpoint,
+        config: opts.config,
         function: opts.function,
         words: opts.words,
         transcripts: opts.transcripts,
@@ -137,6 +157,7 @@ pub fn run(opts: Opts, common: &Common) -> Result<Report, Failure> {
             flips_percent: flips,
             transcripts_percent: transcripts_equal,
             wer_points,
+            probability,
         },
     };
     let started = Instant::now();
@@ -157,6 +178,7 @@ pub(super) fn failure(error: &GateFailure) -> Failure {
         GateFailure::Gate(error) => exit_of_gate(error),
         GateFailure::Audio(error) => exit_of_transcription(error),
         GateFailure::Halves(HalvesError::Alone { .. } | HalvesError::Not { .. }) => Exit::Usage,
+        GateFailure::Weights(error) => exit_of_weights(error),
         GateFailure::Halves(HalvesError::Unmatched { .. } | HalvesError::Cut { .. } | HalvesError::Source { .. })
         | GateFailure::Golden(_)
         | GateFailure::Clip { .. }
@@ -165,13 +187,22 @@ pub(super) fn failure(error: &GateFailure) -> Failure {
         | GateFailure::Source(_)
         | GateFailure::Record(_)
         | GateFailure::Tree(_)
+        | GateFailure::Foreign(_)
+        | GateFailure::Host(_)
+        | GateFailure::Rows { .. }
+        | GateFailure::Questions(_)
         | GateFailure::Length { .. }
         | GateFailure::NoInput { .. }
         | GateFailure::Text { .. }
         | GateFailure::NotText { .. }
         | GateFailure::Words(_)
         | GateFailure::Lines { .. } => Exit::BadInput,
-        GateFailure::Limit(_) | GateFailure::Model { .. } | GateFailure::NothingToJudgeBy => Exit::Usage,
+        GateFailure::Limit(_)
+        | GateFailure::Model { .. }
+        | GateFailure::Needless { .. }
+        | GateFailure::NoCheckpoint { .. }
+        | GateFailure::NothingToJudgeBy => Exit::Usage,
+        GateFailure::Tensors(_) => Exit::Bug,
         GateFailure::Unknown(_) => Exit::Unsupported,
     };
     Failure::new(exit, error)
@@ -204,7 +235,7 @@ fn report(gated: &Gated, seconds: f64) -> Report {
             table.row(row, format!("{}, digest root {}", other.artefact, other.digest_root));
         }
     }
-    table.row("clips", report.clips.len());
+    table.row(if report.model == laya::MODEL { "questions" } else { "clips" }, report.clips.len());
     for check in &report.checks {
         rows(check, &mut table);
     }

@@ -5,7 +5,7 @@
 //! the first convolution see it, where n is odd.
 
 use super::measure::least;
-use super::numbers::{self, Repeats, finite_check, given, leading_ones, repeat, repeats_check, run, with_values};
+use super::numbers::{self, Noun, Repeats, finite_check, given, leading_ones, repeat, repeats_check, run, with_values};
 use super::reader::read_soft;
 use super::red_arm::{self, Arm, Token};
 use super::transcripts::{self, Read};
@@ -179,14 +179,18 @@ pub fn encoder<E: Error>(cases: &[Case<'_, E>], options: &Options<'_>) -> Result
             tokens: clip.tokens,
             cosine,
             not_finite: numbers::not_finite(valid),
-            repeats: repeat(case, &clip.inputs(), &green.outputs, options.repeats)?,
+            repeats: repeat(&case.golden.name, case.subject, &clip.inputs(), &green.outputs, options.repeats)?,
             red_arm,
         });
     }
     let mut checks = vec![
         cosine_check(&found, &options.limits),
-        finite_check(&found.iter().map(|f| (f.clip.as_str(), f.not_finite)).collect::<Vec<_>>()),
-        repeats_check(&found.iter().map(|f| (f.clip.as_str(), &f.repeats)).collect::<Vec<_>>(), options.repeats),
+        finite_check(Noun::CLIP, &found.iter().map(|f| (f.clip.as_str(), f.not_finite)).collect::<Vec<_>>()),
+        repeats_check(
+            Noun::CLIP,
+            &found.iter().map(|f| (f.clip.as_str(), &f.repeats)).collect::<Vec<_>>(),
+            options.repeats,
+        ),
         arm_check(MASK_ARM, "clips of n % 4 == 2 frames", &found),
         arm_check(PADDING_ARM, "clips of an odd number of frames", &found),
     ];
@@ -208,7 +212,7 @@ impl Green {
 }
 
 fn soft_tokens<E: Error>(case: &Case<'_, E>, clip: &Clip<'_>, inputs: &Tensors) -> Result<Green, GateError<E>> {
-    let outputs = run(case, inputs)?;
+    let outputs = run(&case.golden.name, case.subject, inputs)?;
     let expected = [1, clip.half_mask.values().len() / 2, clip.width];
     let found = outputs.get(SOFT_TOKENS);
     let soft = found.filter(|t| t.fact().shape.dims() == expected).and_then(HostTensor::floats).map(<[f32]>::to_vec);

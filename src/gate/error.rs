@@ -35,6 +35,8 @@ pub enum GoldenError {
     Frames { rows: usize, half: usize },
     #[error("n_tokens is {found}, and half_mask has {half} valid columns, which is {expected} tokens")]
     Tokens { found: i64, half: usize, expected: usize },
+    #[error("{tensor} is {found} at element {index}, and the host makes {expected} of the golden's rows")]
+    Input { tensor: &'static str, index: usize, found: f32, expected: f32 },
     #[error("its own labels cannot be read")]
     Labels(#[from] HostRuleError),
 }

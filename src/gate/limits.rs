@@ -1,9 +1,13 @@
 //! What a result must keep to. Defaults go by the numbers an artefact computes in; flags or a recipe replace them.
 
 use super::Bound;
+use super::laya;
 use super::measure::rounded;
 use crate::passes::Precision;
 use serde::{Deserialize, Serialize};
+
+/// How far two fp32 computations of a decision model are apart at most; a right one is at 3e-6.
+const FP32_APART: f64 = 1e-4;
 
 /// Limits of every check.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -26,11 +30,21 @@ pub struct Limits {
     pub transcripts_percent: f64,
     /// How much the word error rate may be above that of the reference, percentage points.
     pub wer_points: f64,
+    /// Most that a share may be off, of a decision model's options or actions.
+    pub probability: f64,
+    /// Most that an option's logit may be off; none where it is told and not judged.
+    pub logit: Option<f64>,
+    /// Most that a number of `cls` may be off, of the reference's largest; none where it is told and not judged.
+    pub cls: Option<f64>,
 }
 
 impl Limits {
     /// Limits of an artefact that computes in `precision`.
     pub const fn of(precision: Precision) -> Limits {
+        let exact = match precision {
+            Precision::Fp32 => Some(FP32_APART),
+            Precision::Fp16 | Precision::Fp16W32 | Precision::Int8 => None,
+        };
         let cosine_min = match precision {
             // Ours: a right fp32 graph is at 0.9999998.
             Precision::Fp32 => Some(0.99999),
@@ -59,6 +73,13 @@ impl Limits {
             // The port's gates: 19 of 20 clips, and 0.1 points.
             transcripts_percent: 95.0,
             wer_points: 0.1,
+            // The port's gate; in fp32 what the published modules themselves are held to.
+            probability: match exact {
+                Some(limit) => limit,
+                None => 0.02,
+            },
+            logit: exact,
+            cls: exact,
         }
     }
 
@@ -91,7 +112,13 @@ impl Limits {
             "transcripts" | "audio transcripts" => vec![at_least("equal_percent", self.transcripts_percent)],
             "wer" | "audio wer" => vec![at_most("points", self.wer_points)],
             // Told where some were not judged, and then never run.
-            "functions" => Vec::new(),
+            "functions" | "skipped" => Vec::new(),
+            "argmax" => vec![at_most("other", 0.0)],
+            "probabilities" | "action" => vec![at_most("probability", self.probability)],
+            "logits" => vec![at_most("apart", self.logit?)],
+            "cls" => vec![at_most("apart", self.cls?)],
+            "tokens" => vec![at_most("unlike", 0.0)],
+            _ if laya::ARMS.contains(&check) => vec![at_least("broke", 1.0)],
             "source" | "halves" => vec![at_most("of_others", 0.0)],
             "red arm half_mask" | "red arm padding" | "red arm second half" | "audio red arm second half" => {
                 vec![at_most("held", 0.0), at_least("broke", 1.0)]
@@ -112,8 +139,15 @@ impl Limits {
     /// # Errors
     /// One is out of the range it makes sense in.
     pub fn with(self, overrides: &LimitOverrides) -> Result<Limits, BadLimit> {
-        let LimitOverrides { cosine_mean, cosine_min, margin, flips_percent, transcripts_percent, wer_points } =
-            *overrides;
+        let LimitOverrides {
+            cosine_mean,
+            cosine_min,
+            margin,
+            flips_percent,
+            transcripts_percent,
+            wer_points,
+            probability,
+        } = *overrides;
         let one = |name, value: Option<f64>, low: f64, high: f64| match value {
             Some(value) if !(low..=high).contains(&value) => Err(BadLimit { name, value, low, high }),
             value => Ok(value),
@@ -126,6 +160,7 @@ impl Limits {
             transcripts_percent: one("transcripts_percent", transcripts_percent, 0.0, 100.0)?
                 .unwrap_or(self.transcripts_percent),
             wer_points: one("wer_points", wer_points, 0.0, f64::MAX)?.unwrap_or(self.wer_points),
+            probability: one("probability", probability, 0.0, 1.0)?.unwrap_or(self.probability),
             ..self
         })
     }
@@ -154,6 +189,7 @@ pub struct LimitOverrides {
     pub flips_percent: Option<f64>,
     pub transcripts_percent: Option<f64>,
     pub wer_points: Option<f64>,
+    pub probability: Option<f64>,
 }
 
 /// A limit that makes no sense.
@@ -185,7 +221,7 @@ mod tests {
         let overrides: LimitOverrides = serde_json::from_str(r#"{"margin": 0.1, "cosine_min": 0.9}"#).unwrap();
         let replaced = Limits::of(Precision::Fp16).with(&overrides).unwrap();
         assert_eq!((replaced.margin, replaced.cosine_min, replaced.cosine_mean), (0.1, Some(0.9), 0.999));
-        insta::assert_snapshot!(serde_json::from_str::<LimitOverrides>(r#"{"cosine": 1}"#).unwrap_err(), @"unknown field `cosine`, expected one of `cosine_mean`, `cosine_min`, `margin`, `flips_percent`, `transcripts_percent`, `wer_points` at line 1 column 9");
+        insta::assert_snapshot!(serde_json::from_str::<LimitOverrides>(r#"{"cosine": 1}"#).unwrap_err(), @"unknown field `cosine`, expected one of `cosine_mean`, `cosine_min`, `margin`, `flips_percent`, `transcripts_percent`, `wer_points`, `probability` at line 1 column 9");
     }
 
     #[test]

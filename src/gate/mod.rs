@@ -10,6 +10,7 @@
 mod audio;
 mod encoder;
 mod error;
+pub mod laya;
 mod limits;
 mod measure;
 mod numbers;

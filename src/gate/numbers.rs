@@ -1,6 +1,6 @@
 //! Reading tensors of a clip or of a run, and what is judged of any model's numbers.
 
-use super::{Case, Check, GateError, Golden, GoldenError, Measure, Tensors};
+use super::{Check, GateError, Golden, GoldenError, Measure, Subject, Tensors};
 use crate::eval::{HostTensor, Values};
 use serde::Serialize;
 use serde_json::json;
@@ -31,9 +31,9 @@ pub fn with_values(tensor: &HostTensor, values: Vec<f32>) -> HostTensor {
     HostTensor::new(tensor.fact().clone(), Values::F32(values)).unwrap_or_else(|_| tensor.clone())
 }
 
-/// Runs the clip of `case`.
-pub fn run<E: Error>(case: &Case<'_, E>, inputs: &Tensors) -> Result<Tensors, GateError<E>> {
-    case.subject.run(inputs).map_err(|source| GateError::Run { clip: case.golden.name.clone(), source })
+/// Runs `inputs`, which are those of the clip or question `name`.
+pub fn run<E: Error>(name: &str, subject: &dyn Subject<Error = E>, inputs: &Tensors) -> Result<Tensors, GateError<E>> {
+    subject.run(inputs).map_err(|source| GateError::Run { clip: name.into(), source })
 }
 
 /// Whether runs of the same inputs gave the same bits.
@@ -47,14 +47,15 @@ pub struct Repeats {
 
 /// Runs `inputs` again, so that there are `repeats` runs with the one that gave `first`.
 pub fn repeat<E: Error>(
-    case: &Case<'_, E>,
+    name: &str,
+    subject: &dyn Subject<Error = E>,
     inputs: &Tensors,
     first: &Tensors,
     repeats: usize,
 ) -> Result<Repeats, GateError<E>> {
     let mut found = Repeats { unlike: 0, output: None };
     for _ in 1..repeats {
-        let again = run(case, inputs)?;
+        let again = run(name, subject, inputs)?;
         let other = first.iter().find(|(name, tensor)| !again.get(*name).is_some_and(|a| same_bits(a, tensor)));
         if let Some((name, _)) = other {
             found.unlike += 1;
@@ -79,28 +80,51 @@ pub fn not_finite(values: &[f32]) -> usize {
     values.iter().filter(|v| !v.is_finite()).count()
 }
 
-/// The check of [`not_finite`] over clips given as name and count.
-pub fn finite_check(clips: &[(&str, usize)]) -> Check {
+/// What a model is judged by.
+#[derive(Clone, Copy, Debug)]
+pub struct Noun {
+    /// One of them.
+    one: &'static str,
+    /// Several.
+    several: &'static str,
+    /// What must be finite in each.
+    outputs: &'static str,
+}
+
+impl Noun {
+    /// Sound, in tokens.
+    pub const CLIP: Noun = Noun { one: "clip", several: "clips", outputs: "every output at every valid token" };
+    /// A text and options.
+    pub const QUESTION: Noun =
+        Noun { one: "question", several: "questions", outputs: "the logit of every option, and all of cls" };
+}
+
+/// The check of [`not_finite`] over clips or questions given as name and count.
+pub fn finite_check(noun: Noun, clips: &[(&str, usize)]) -> Check {
     let bad: Vec<&(&str, usize)> = clips.iter().filter(|(_, n)| *n > 0).collect();
+    let several = noun.several;
     let says = match bad.first() {
-        None => "every output at every valid token".into(),
-        Some((clip, n)) => format!("{} of {} clips have values that are not, {clip} {n}", bad.len(), clips.len()),
+        None => noun.outputs.into(),
+        Some((clip, n)) => format!("{} of {} {several} have values that are not, {clip} {n}", bad.len(), clips.len()),
     };
     let named: Vec<&str> = bad.iter().map(|(clip, _)| *clip).collect();
     let measure = Measure::none("not_finite", clips.iter().map(|(_, n)| n).sum());
-    Check::run("finite", [measure], says, json!({ "clips": clips.len(), "not_finite": named }))
+    Check::run("finite", [measure], says, json!({ several: clips.len(), "not_finite": named }))
 }
 
-/// The check of [`repeat`] over clips given with their names.
-pub fn repeats_check(clips: &[(&str, &Repeats)], repeats: usize) -> Check {
+/// The check of [`repeat`] over clips or questions given with their names.
+pub fn repeats_check(noun: Noun, clips: &[(&str, &Repeats)], repeats: usize) -> Check {
     if repeats < 2 {
         return Check::not_run("repeats", "one run repeats nothing; --repeats asks for more");
     }
+    let Noun { one, several, .. } = noun;
     let bad: Vec<&str> = clips.iter().filter(|(_, r)| r.unlike > 0).map(|(clip, _)| *clip).collect();
     let says = match bad.first() {
-        None => format!("{repeats} runs of each clip gave the same bits"),
-        Some(clip) => format!("{} of {} clips gave other bits when run again, such as {clip}", bad.len(), clips.len()),
+        None => format!("{repeats} runs of each {one} gave the same bits"),
+        Some(clip) => {
+            format!("{} of {} {several} gave other bits when run again, such as {clip}", bad.len(), clips.len())
+        }
     };
     let measure = Measure::none("unlike", clips.iter().map(|(_, r)| r.unlike).sum());
-    Check::run("repeats", [measure], says, json!({ "runs": repeats, "clips": clips.len(), "unlike": bad }))
+    Check::run("repeats", [measure], says, json!({ "runs": repeats, several: clips.len(), "unlike": bad }))
 }

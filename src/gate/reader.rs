@@ -5,7 +5,7 @@
 //! flip in fp16, and Apple's CPU gives a `top1_logit` of 0 for a negative one. The red arm zeroes the second half of the clip's soft
 //! tokens, which must change what is read there; a mask of ones may change nothing and is no arm.
 
-use super::numbers::{self, Repeats, finite_check, given, leading_ones, repeat, repeats_check, run, with_values};
+use super::numbers::{self, Noun, Repeats, finite_check, given, leading_ones, repeat, repeats_check, run, with_values};
 use super::red_arm::{self, Arm, Outcome};
 use super::transcripts::{self, Read};
 use super::{
@@ -205,7 +205,7 @@ pub fn reader<E: Error>(cases: &[Case<'_, E>], options: &Options<'_>) -> Result<
     let (mut found, mut texts) = (Vec::new(), Vec::new());
     for (case, clip) in &clips {
         let name = &case.golden.name;
-        let raw = run(case, &clip.inputs())?;
+        let raw = run(&case.golden.name, case.subject, &clip.inputs())?;
         let green = outputs(&raw, name, clip.mask.values().len())?;
         if let Some(words) = options.words {
             texts.push(read_clip(clip, &green, name, words, options)?);
@@ -222,7 +222,7 @@ pub fn reader<E: Error>(cases: &[Case<'_, E>], options: &Options<'_>) -> Result<
                 .map(|logits| numbers::not_finite(logits.get(..clip.valid).unwrap_or_default()))
                 .iter()
                 .sum(),
-            repeats: repeat(case, &clip.inputs(), &raw, options.repeats)?,
+            repeats: repeat(&case.golden.name, case.subject, &clip.inputs(), &raw, options.repeats)?,
             red_arm: arm(case, clip, &green)?,
         });
     }
@@ -231,8 +231,12 @@ pub fn reader<E: Error>(cases: &[Case<'_, E>], options: &Options<'_>) -> Result<
         labels_check(&found, &options.limits),
         flips_check(&found, &options.limits),
         blanks_check(&found, &options.limits),
-        finite_check(&found.iter().map(|f| (f.clip.as_str(), f.not_finite)).collect::<Vec<_>>()),
-        repeats_check(&found.iter().map(|f| (f.clip.as_str(), &f.repeats)).collect::<Vec<_>>(), options.repeats),
+        finite_check(Noun::CLIP, &found.iter().map(|f| (f.clip.as_str(), f.not_finite)).collect::<Vec<_>>()),
+        repeats_check(
+            Noun::CLIP,
+            &found.iter().map(|f| (f.clip.as_str(), &f.repeats)).collect::<Vec<_>>(),
+            options.repeats,
+        ),
         red_arm::check(ARM, "clips of two tokens or more", &arms),
     ];
     checks.extend(task_checks(&texts, options));
@@ -293,7 +297,7 @@ fn arm<E: Error>(case: &Case<'_, E>, clip: &Clip<'_>, green: &Outputs) -> Result
     let Some(half) = clip.second_half() else {
         return Ok(Arm::not_applicable(ARM));
     };
-    let raw = run(case, &clip.zeroed(&half))?;
+    let raw = run(&case.golden.name, case.subject, &clip.zeroed(&half))?;
     let red = outputs(&raw, &case.golden.name, clip.mask.values().len())?;
     let changed = red.unlike(green, half.clone());
     let off = [green, &red].map(|found| found.unlike(&clip.reference, half.clone()));

@@ -2,14 +2,19 @@
 
 use super::origin::{SourceFiles, config_text};
 use super::package::{Function, Job, Plan, package};
+use super::told::name_of;
 use super::{Converted, Destination, Origin, PipelineError, Progress};
 use crate::checkpoint::{Checkpoint, Ledger};
+use crate::digest::Digest;
 use crate::emit::mil::Description;
+use crate::models::laya::host::{TOKENIZER_CONFIG_FILE, TOKENIZER_FILE};
 use crate::models::laya::{AGENT_FILE, ENCODER_FILE, LayaConfig, Length, Lengths, SLOTS, author, names};
 use crate::passes::Precision;
+use crate::provenance::{SourceFile, SourceRecord, StoredRecord};
 use crate::tensor::WeightSource;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What to convert, and how.
@@ -77,6 +82,46 @@ impl LayaWeights<Checkpoint> {
         let LayaWeights { config, source, files, revision } = self;
         LayaWeights { config, source: Box::new(source), files, revision }
     }
+}
+
+/// An artefact that is not of the checkpoint beside it.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum ForeignWeights {
+    #[error("{} was made of {kind} weights and not of a checkpoint, so that no host belongs to it", artefact.display())]
+    NoCheckpoint { artefact: PathBuf, kind: String },
+    #[error("{} was made of another checkpoint: {file} is {found}, its record says {recorded}", artefact.display())]
+    OtherCheckpoint { artefact: PathBuf, file: String, found: Digest, recorded: String },
+}
+
+/// Whether the artefact at `path` was made of these very files, by its record.
+pub(super) fn made_of(path: &Path, record: &StoredRecord, source: &SourceRecord) -> Result<(), ForeignWeights> {
+    if record.source.kind != "checkpoint" {
+        let kind = record.source.kind.clone();
+        return Err(ForeignWeights::NoCheckpoint { artefact: path.into(), kind });
+    }
+    for file in &source.files {
+        let recorded = record.source.files.iter().find(|recorded| recorded.name == file.name);
+        if recorded.map(|recorded| recorded.sha256) != Some(file.sha256) {
+            return Err(ForeignWeights::OtherCheckpoint {
+                artefact: path.into(),
+                file: file.name.clone(),
+                found: file.sha256,
+                recorded: recorded.map_or_else(|| "no such file".into(), |recorded| recorded.sha256.to_string()),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The tokenizer's files in a checkpoint, which no record has: which tokens a text becomes is decided by them.
+pub(super) fn tokenizer_files(checkpoint: &Path) -> io::Result<Vec<SourceFile>> {
+    let one = |file: &str| {
+        let path = checkpoint.join(file);
+        let (sha256, bytes) = Digest::of_file(&path)?;
+        Ok(SourceFile { name: name_of(&path), sha256, bytes })
+    };
+    [TOKENIZER_FILE, TOKENIZER_CONFIG_FILE].into_iter().map(one).collect()
 }
 
 fn synthetic(seed: u64, options: &LayaOptions) -> Result<LayaWeights<Box<dyn WeightSource + Send>>, PipelineError> {

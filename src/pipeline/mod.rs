@@ -34,13 +34,13 @@ pub use encoder::{EncoderOptions, encoder};
 pub use features::{Extracted, FeaturesError, FeaturesOptions, features};
 pub use gate::{
     ClipFilesError, Evidence, EvidenceError, EvidenceKind, GateFailure, GateOptions, Gated, GoldenFileError,
-    HalvesError, OtherArtefact, SourceMismatch, gate,
+    HalvesError, OtherArtefact, QuestionSetError, SourceMismatch, gate,
 };
 pub use inspect::{
     AiModelView, BlockerView, CompiledView, FunctionView, InspectError, Inspection, PackageView, WeightView, inspect,
 };
 pub use kit::{Differences, KitError, KitOptions, KitRan, PlanFault, RunnerError, run_kit};
-pub use laya::{LayaOptions, laya};
+pub use laya::{ForeignWeights, LayaOptions, laya};
 pub use model::{Half, UnknownModel};
 pub use origin::Origin;
 pub use package::{Converted, Destination, FunctionReport, GraphFigures, PipelineError, Writer};

@@ -24,6 +24,7 @@ mod halves_gate;
 mod headroom;
 mod kit;
 mod laya;
+mod laya_gate;
 mod laya_requests;
 mod layering;
 #[path = "../support/mil_sample.rs"]

@@ -8,7 +8,7 @@
 //! fp16.
 
 use super::config::{Encoder, LayaConfig, LayerKind};
-use super::{Length, SLOTS};
+use super::{Length, SLOTS, stored};
 use crate::checkpoint::{Consumption, Ledger, Scope};
 use crate::ir::{Binary, Builder, Edit, Graph, Op, Table, Unary, ValueId, Wave, Weight};
 use crate::models::blocks::{self, AuthorError, Authored, leveled_layer_norm, pointwise};
@@ -89,19 +89,9 @@ pub fn author(config: &LayaConfig, length: Length, ledger: &Ledger<'_>) -> Autho
 
 /// Notes the tensors that stay with the host, so that a checkpoint without them is refused here and not by its users.
 fn host(config: &LayaConfig, root: &Scope<'_>) -> Authored<u64> {
-    let (c, actions) = (config.encoder.hidden, config.agent.actions.len() + 1);
-    let shapes: [(&str, &[usize]); 7] = [
-        ("encoder.embeddings.tok_embeddings.weight", &[config.encoder.vocab, c]),
-        ("type_emb.weight", &[3, c]),
-        ("act_head.0.weight", &[256, c + 4]),
-        ("act_head.0.bias", &[256]),
-        ("act_head.2.weight", &[actions, 256]),
-        ("act_head.2.bias", &[actions]),
-        ("temperature", &[3]),
-    ];
     let mut parameters = 0;
-    for (name, dims) in shapes {
-        parameters += root.tensor(name, dims)?.fact.shape.elements() as u64;
+    for (name, dims) in stored::all(config) {
+        parameters += root.tensor(&name, &dims)?.fact.shape.elements() as u64;
     }
     Ok(parameters)
 }

@@ -6,6 +6,7 @@
 mod author;
 mod config;
 pub mod host;
+mod stored;
 
 pub use author::{AuthorReport, author, names};
 pub use config::{AGENT_FILE, Agent, ENCODER_FILE, Encoder, LayaConfig, LayerKind};

@@ -6,6 +6,7 @@ use crate::digest::Digest;
 use crate::eval::{self, HostTensor, Values};
 use crate::models::laya::host::{Feature, Features, Prepared};
 use crate::models::laya::{Length, Lengths, names};
+use crate::pipeline::laya::made_of;
 use crate::pipeline::model::Model;
 use crate::pipeline::run::{Artefact, Callable, Functions, runtime_of};
 use crate::pipeline::told::name_of;
@@ -45,7 +46,7 @@ impl Opened {
         let digest_root = Tree::of(path)?.root();
         let record = StoredRecord::beside(path, digest_root)?;
         if let Some(record) = &record {
-            held(path, record, source)?;
+            made_of(path, record, source)?;
         }
         let artefact = Artefact::open(path, runtime, Functions::All, interrupt)?;
         let identity = GraphIdentity {
@@ -56,26 +57,6 @@ impl Opened {
         };
         Ok(Opened { path: path.into(), artefact, identity })
     }
-}
-
-/// Whether an artefact was made of these files.
-fn held(path: &Path, record: &StoredRecord, source: &SourceRecord) -> Result<(), DecideError> {
-    if record.source.kind != "checkpoint" {
-        let kind = record.source.kind.clone();
-        return Err(DecideError::NoCheckpoint { artefact: path.into(), kind });
-    }
-    for file in &source.files {
-        let recorded = record.source.files.iter().find(|recorded| recorded.name == file.name);
-        if recorded.map(|recorded| recorded.sha256) != Some(file.sha256) {
-            return Err(DecideError::OtherCheckpoint {
-                artefact: path.into(),
-                file: file.name.clone(),
-                found: file.sha256,
-                recorded: recorded.map_or_else(|| "no such file".into(), |recorded| recorded.sha256.to_string()),
-            });
-        }
-    }
-    Ok(())
 }
 
 /// Functions by length.

@@ -6,15 +6,14 @@ mod request;
 pub use graphs::GraphIdentity;
 pub use request::{Request, RequestError};
 
-use super::laya::LayaWeights;
+use super::laya::{ForeignWeights, LayaWeights, tokenizer_files};
 use super::model::UnknownModel;
-use super::told::{chain, name_of};
+use super::told::chain;
 use super::{PipelineError, RunError};
 use crate::bundle::TreeError;
-use crate::digest::Digest;
 use crate::models::laya::host::{
     Action, Answer, HeadStats, Host, HostError, Overlong, Prepared, Question, Replaced, State, StateStats,
-    TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TokenizerError,
+    TokenizerError,
 };
 use crate::models::laya::{BadLengths, Lengths};
 use crate::provenance::{SourceFile, StoredRecordError};
@@ -63,10 +62,8 @@ pub enum DecideError {
     Twice { path: PathBuf, length: usize },
     #[error("{} takes embeddings of {found:?}, expected [1, {channels}, 1, tokens]", path.display())]
     Shape { path: PathBuf, found: Vec<usize>, channels: usize },
-    #[error("{} was made of {kind} weights and not of a checkpoint, so that no host belongs to it", artefact.display())]
-    NoCheckpoint { artefact: PathBuf, kind: String },
-    #[error("{} was made of another checkpoint: {file} is {found}, its record says {recorded}", artefact.display())]
-    OtherCheckpoint { artefact: PathBuf, file: String, found: Digest, recorded: String },
+    #[error(transparent)]
+    Foreign(#[from] ForeignWeights),
     #[error("no artefact is {length} tokens long")]
     NoGraph { length: usize },
     #[error("the artefact gives no {name}")]
@@ -150,7 +147,8 @@ pub fn decide(options: &DecideOptions, interrupt: &Interrupt) -> Result<Decided,
     let opened = options.artefacts.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let graphs = Graphs::of(&opened, config.encoder.hidden)?;
     let host = Host::open(source.folder(), &config, &source)?;
-    let tokenizer = hashed(&[TOKENIZER_FILE, TOKENIZER_CONFIG_FILE].map(|file| source.folder().join(file)))?;
+    let tokenizer = tokenizer_files(source.folder())
+        .map_err(|error| DecideError::Io { path: source.folder().into(), source: error })?;
     let desk = Desk { host, lengths: graphs.lengths()?, graphs, overlong: options.overlong, interrupt };
     let mut results = Vec::new();
     for (index, request) in options.requests.iter().enumerate() {
@@ -166,15 +164,6 @@ pub fn decide(options: &DecideOptions, interrupt: &Interrupt) -> Result<Decided,
         refused,
         results,
     })
-}
-
-/// Digests of files that no record has: which tokens a text becomes is decided by them.
-fn hashed(paths: &[PathBuf]) -> Result<Vec<SourceFile>, DecideError> {
-    let one = |path: &PathBuf| {
-        let digest = Digest::of_file(path).map_err(|source| DecideError::Io { path: path.clone(), source })?;
-        Ok(SourceFile { name: name_of(path), sha256: digest.0, bytes: digest.1 })
-    };
-    paths.iter().map(one).collect()
 }
 
 /// What answers requests.

@@ -2,7 +2,8 @@
 
 use super::clip_files::by_name;
 use super::evidence::{Evidence, EvidenceKind};
-use super::{GateFailure, GateOptions, Texts};
+use super::speech::Texts;
+use super::{GateFailure, GateOptions};
 use crate::dsp::{Features, Wav};
 use crate::gate::{self, Check, Heard, Options, audio, unheard};
 use crate::models::reader::{TOKEN_MS, Words};

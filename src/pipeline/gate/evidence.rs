@@ -21,6 +21,10 @@ pub enum EvidenceKind {
     Truth,
     /// Sound.
     Recording,
+    /// Questions with their texts, and the reference's outputs.
+    Questions,
+    /// What the host of a decision model was made of.
+    Host,
 }
 
 /// A file that an artefact was judged by.

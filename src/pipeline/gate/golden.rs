@@ -14,19 +14,6 @@ use std::path::{Path, PathBuf};
 /// Key in a golden's `__metadata__`: SHA-256 of each weights file of the reference, with commas between.
 const SOURCE_KEY: &str = "source_sha256";
 
-/// All that any model's gate reads of a golden; other tensors are left alone.
-const TENSORS: [&str; 9] = [
-    "features",
-    "half_mask",
-    "soft_tokens",
-    "n_tokens",
-    "token_mask",
-    "top1_index",
-    "top1_logit",
-    "blank_logit",
-    "margin",
-];
-
 /// A golden and where it is from.
 #[derive(Debug)]
 pub struct GoldenFile {
@@ -62,25 +49,26 @@ pub enum GoldenFileError {
     Evidence(#[from] EvidenceError),
 }
 
-/// Reads every file of `given`, and every `.safetensors` of the folders among them, sorted by name.
+/// Reads the `tensors` of every file of `given`, and of every `.safetensors` of the folders among them, sorted by name.
+/// Other tensors are left alone.
 ///
 /// # Errors
 /// One cannot be read, is malformed or is called as another; a folder has none.
-pub fn read_all(given: &[PathBuf]) -> Result<Vec<GoldenFile>, GoldenFileError> {
-    by_name(given, "safetensors")?.into_iter().map(|(name, path)| read(name, path)).collect()
+pub fn read_all(given: &[PathBuf], tensors: &[&'static str]) -> Result<Vec<GoldenFile>, GoldenFileError> {
+    by_name(given, "safetensors")?.into_iter().map(|(name, path)| read(name, path, tensors)).collect()
 }
 
-fn read(name: String, path: PathBuf) -> Result<GoldenFile, GoldenFileError> {
-    let ((tensors, sources), evidence) = Evidence::of(EvidenceKind::Golden, &path, || content(&path))?;
+fn read(name: String, path: PathBuf, tensors: &[&'static str]) -> Result<GoldenFile, GoldenFileError> {
+    let ((tensors, sources), evidence) = Evidence::of(EvidenceKind::Golden, &path, || content(&path, tensors))?;
     Ok(GoldenFile { path, sources, golden: Golden { name, tensors }, evidence })
 }
 
-/// A clip's tensors, and the digests of the reference's weights.
-fn content(path: &Path) -> Result<(Tensors, Vec<Digest>), GoldenFileError> {
+/// The tensors that are `wanted`, and the digests of the reference's weights.
+fn content(path: &Path, wanted: &[&'static str]) -> Result<(Tensors, Vec<Digest>), GoldenFileError> {
     let unusable = |source: RunError| GoldenFileError::Tensor { path: path.into(), source: Box::new(source) };
     let file = Checkpoint::open_file(path).map_err(|e| unusable(e.into()))?;
     let mut tensors = Tensors::new();
-    for tensor in TENSORS {
+    for tensor in wanted.iter().copied() {
         let found = match file.fact(tensor) {
             Some(fact) if fact.dtype == DType::I64 => Some(narrowed(&file, tensor, fact, path)?),
             Some(_) | None => read_tensor(&file, tensor, path).map_err(unusable)?,
@@ -130,7 +118,9 @@ mod tests {
         let told = |paths: &[&str]| {
             let paths: Vec<PathBuf> = paths.iter().map(|p| at(p)).collect();
             let names = |files: Vec<GoldenFile>| files.into_iter().map(|f| f.golden.name).collect::<Vec<_>>();
-            read_all(&paths).map(names).map_err(|e| e.to_string().replace(dir.path().to_str().unwrap(), ""))
+            read_all(&paths, &["n_tokens"])
+                .map(names)
+                .map_err(|e| e.to_string().replace(dir.path().to_str().unwrap(), ""))
         };
         fs_err::create_dir_all(at("clips")).unwrap();
         insta::assert_snapshot!(told(&["clips"]).unwrap_err(), @"folder /clips has no .safetensors file");
@@ -150,7 +140,9 @@ mod tests {
         let read = |dtype, bytes: Vec<u8>| {
             // A tensor of another name is not looked at.
             write(&path, &[("n_tokens", dtype, bytes), ("other", DType::U8, vec![1])]);
-            read_all(std::slice::from_ref(&path)).map(|mut files| files.remove(0).golden.tensors).map_err(hide)
+            read_all(std::slice::from_ref(&path), &["n_tokens"])
+                .map(|mut files| files.remove(0).golden.tensors)
+                .map_err(hide)
         };
         let wide = |value: i64| value.to_le_bytes().to_vec();
         let found = read(DType::I64, wide(-7)).unwrap();

@@ -1,6 +1,5 @@
 //! Whether the reference computed with the weights that the artefact was made of.
 
-use super::golden::GoldenFile;
 use crate::digest::Digest;
 use crate::gate::{Check, Measure};
 use crate::plural::counted;
@@ -29,11 +28,15 @@ pub enum SourceMismatch {
     NoWeights { golden: PathBuf, named: Vec<String>, weights: Vec<String> },
 }
 
-/// Holds what each golden says of its weights against the artefact's record.
+/// Holds what each golden says of its weights against the artefact's record; a golden is a path and digests of files.
 ///
 /// # Errors
 /// A golden names a file that is not among those the artefact was made of, or none with weights.
-pub fn check(record: Option<&StoredRecord>, goldens: &[GoldenFile]) -> Result<Check, SourceMismatch> {
+pub fn check<'g>(
+    record: Option<&StoredRecord>,
+    goldens: impl IntoIterator<Item = (&'g Path, &'g [Digest])>,
+) -> Result<Check, SourceMismatch> {
+    let goldens: Vec<_> = goldens.into_iter().collect();
     let Some(record) = record else { return Ok(Check::not_run(NAME, "the artefact has no record beside it")) };
     let files = &record.source.files;
     if record.source.kind == "bundle" {
@@ -44,23 +47,23 @@ pub fn check(record: Option<&StoredRecord>, goldens: &[GoldenFile]) -> Result<Ch
     }
     // Weights may have any name; where none has a usual one, any file of the record counts.
     let weights: Vec<&StoredFile> = files.iter().filter(|f| has_weights(f)).collect();
-    for file in goldens {
-        let other = file.sources.iter().find(|hash| files.iter().all(|f| f.sha256 != **hash));
+    for (path, sources) in &goldens {
+        let other = sources.iter().find(|hash| files.iter().all(|f| f.sha256 != **hash));
         if let Some(hash) = other {
             return Err(SourceMismatch::Other {
-                golden: file.path.clone(),
+                golden: path.into(),
                 golden_source: *hash,
                 made_of: files.iter().map(|f| format!("{} {}", f.name, f.sha256)).collect(),
             });
         }
-        let named: Vec<&StoredFile> = files.iter().filter(|f| file.sources.contains(&f.sha256)).collect();
+        let named: Vec<&StoredFile> = files.iter().filter(|f| sources.contains(&f.sha256)).collect();
         if !named.is_empty() && !weights.is_empty() && !named.iter().any(|f| has_weights(f)) {
             let names = |files: &[&StoredFile]| files.iter().map(|f| f.name.clone()).collect();
-            let golden = file.path.clone();
+            let golden = path.into();
             return Err(SourceMismatch::NoWeights { golden, named: names(&named), weights: names(&weights) });
         }
     }
-    let silent = goldens.iter().filter(|file| file.sources.is_empty()).count();
+    let silent = goldens.iter().filter(|(_, sources)| sources.is_empty()).count();
     if silent > 0 {
         let reason = format!("no source_sha256 in {silent} of {}", counted(goldens.len(), "golden"));
         return Ok(Check::not_run(NAME, reason));
@@ -79,9 +82,7 @@ fn has_weights(file: &StoredFile) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::{Golden, Tensors, Verdict};
-    use crate::pipeline::gate::evidence::{Evidence, EvidenceKind};
-    use std::collections::BTreeMap;
+    use crate::gate::Verdict;
 
     /// Holds a golden that names the files `named` against a record of the files `made_of`.
     fn told(made_of: &[&str], named: &[&str]) -> Result<Verdict, String> {
@@ -94,10 +95,10 @@ mod tests {
             "options": {},
         }))
         .unwrap();
-        let golden = Golden { name: "clip".into(), tensors: Tensors::from(BTreeMap::new()) };
-        let evidence = Evidence { kind: EvidenceKind::Golden, name: "clip".into(), sha256: Digest::of(b"") };
-        let file = GoldenFile { path: "clip".into(), sources: named.iter().map(digest).collect(), golden, evidence };
-        check(Some(&record), &[file]).map(|check| check.verdict).map_err(|e| e.to_string())
+        let sources: Vec<Digest> = named.iter().map(digest).collect();
+        check(Some(&record), [(Path::new("clip"), sources.as_slice())])
+            .map(|check| check.verdict)
+            .map_err(|e| e.to_string())
     }
 
     #[test]

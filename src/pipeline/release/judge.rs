@@ -88,6 +88,9 @@ impl Stages<'_> {
             artefact: subject.path.into(),
             body: subject.body.map(|(path, _)| path.into()),
             goldens: spec.goldens.clone(),
+            questions: Vec::new(),
+            checkpoint: None,
+            config: None,
             function: None,
             words: spec.words.clone(),
             transcripts: spec.transcripts.clone(),
@@ -121,8 +124,15 @@ impl Stages<'_> {
             argv.extend([option.to_string(), name_of(path)]);
         }
         argv.extend(["--repeats".to_string(), spec.repeats.to_string()]);
-        let recipe::LimitOverrides { cosine_mean, cosine_min, margin, flips_percent, transcripts_percent, wer_points } =
-            spec.limits;
+        let recipe::LimitOverrides {
+            cosine_mean,
+            cosine_min,
+            margin,
+            flips_percent,
+            transcripts_percent,
+            wer_points,
+            probability,
+        } = spec.limits;
         for (option, value) in [
             ("--cosine-mean", cosine_mean),
             ("--cosine-min", cosine_min),
@@ -130,6 +140,7 @@ impl Stages<'_> {
             ("--flips", flips_percent),
             ("--transcripts-equal", transcripts_percent),
             ("--wer-points", wer_points),
+            ("--probability", probability),
         ] {
             if let Some(value) = value {
                 argv.extend([option.to_string(), value.to_string()]);

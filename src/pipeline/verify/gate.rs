@@ -3,7 +3,8 @@
 
 use super::claims::follows;
 use super::fault::Fault;
-use crate::gate::{ENCODER_CHECKS, Limits, READER_CHECKS};
+use crate::gate::{ENCODER_CHECKS, Limits, READER_CHECKS, laya};
+use crate::passes::Precision;
 use crate::provenance::release::{Gate, GateCheck, Judged, Outcome, Parent, ReleaseRecord, Released};
 use crate::recipe::{Model, Recipe};
 use serde_json::{Value, json};
@@ -16,6 +17,15 @@ pub fn check(bundle: &Released, record: &ReleaseRecord, recipe: Option<&Recipe>,
     match &bundle.gate.judged {
         None => held.outcome("gate", bundle.gate.outcome, Outcome::NotRun),
         Some(judged) => held.judged(judged, recipe),
+    }
+}
+
+/// The checks that a report on `model` has, run or not; some are there by its limits.
+fn checks(model: &str, limits: Option<&Limits>) -> Vec<&'static str> {
+    match model {
+        "encoder" => ENCODER_CHECKS.to_vec(),
+        laya::MODEL => laya::checks(limits.unwrap_or(&Limits::of(Precision::Fp16))),
+        _ => READER_CHECKS.to_vec(),
     }
 }
 
@@ -43,8 +53,9 @@ impl Held<'_> {
         self.follows("judged.digest_root", &json!(judged.digest_root), &json!(self.bundle.digest_root));
         self.outcome("gate", self.bundle.gate.outcome, Gate::outcome_of(&judged.checks));
         let had: Vec<&str> = judged.checks.iter().map(|check| check.name.as_str()).collect();
-        let all: &[&str] = if self.record.model == "encoder" { &ENCODER_CHECKS } else { &READER_CHECKS };
+        let limits = recipe.and_then(|recipe| self.limits(judged, recipe));
         let halves: &[&str] = if judged.body.is_some() { &["halves"] } else { &[] };
+        let all = checks(&self.record.model, limits.as_ref());
         for name in all.iter().chain(&["source"]).chain(halves).filter(|name| !had.contains(*name)) {
             self.outcome(name, Outcome::Pass, Outcome::NotRun);
         }
@@ -56,7 +67,6 @@ impl Held<'_> {
             self.follows("judged.evidence", &json!([]), &json!("what it was judged by"));
         }
         self.body(judged, recipe);
-        let limits = recipe.and_then(|recipe| self.limits(judged, recipe));
         if let Some(limits) = limits {
             self.follows("judged.limits", &judged.limits, &json!(limits));
             for check in &judged.checks {

@@ -2,15 +2,10 @@
 
 use super::numbers::{not_finite, softmax};
 use crate::checkpoint::{Ledger, ScopeError};
+use crate::models::laya::stored::{ABOUT, ACT, ACT_WIDTH};
 use crate::models::laya::{LayaConfig, SLOTS, UNSEEN, names};
 use crate::tensor::{SourceError, WeightSource};
 use serde::Serialize;
-
-/// Numbers about the options that follow the class token's.
-const ABOUT: usize = 4;
-
-/// Width inside the head.
-const WIDTH: usize = 256;
 
 /// Smallest share whose logarithm is taken.
 const SMALLEST_SHARE: f32 = 1e-9;
@@ -101,12 +96,23 @@ impl ActionHead {
     pub fn read(config: &LayaConfig, source: &dyn WeightSource) -> Result<ActionHead, ActionError> {
         let hidden = config.encoder.hidden;
         let names: Vec<String> = std::iter::once(ANSWER.into()).chain(config.agent.actions.iter().cloned()).collect();
+        let [first, second] = ACT;
         Ok(ActionHead {
             hidden,
-            first: Linear::read(source, "act_head.0", [WIDTH, hidden + ABOUT])?,
-            second: Linear::read(source, "act_head.2", [names.len(), WIDTH])?,
+            first: Linear::read(source, first, [ACT_WIDTH, hidden + ABOUT])?,
+            second: Linear::read(source, second, [names.len(), ACT_WIDTH])?,
             names,
         })
+    }
+
+    /// Width of the class token that it reads.
+    pub fn hidden(&self) -> usize {
+        self.hidden
+    }
+
+    /// How many actions there are.
+    pub fn actions(&self) -> usize {
+        self.names.len()
     }
 
     /// What to do, from the graph's `logits` `[32]` and `cls` `[C]`, for a question of so many `options`. Logits of the
@@ -176,9 +182,9 @@ mod tests {
     fn memory(hidden: usize) -> Memory {
         let mut memory = Memory::default();
         let shapes: [(&str, &[usize]); 4] = [
-            ("act_head.0.weight", &[WIDTH, hidden + ABOUT]),
-            ("act_head.0.bias", &[WIDTH]),
-            ("act_head.2.weight", &[3, WIDTH]),
+            ("act_head.0.weight", &[ACT_WIDTH, hidden + ABOUT]),
+            ("act_head.0.bias", &[ACT_WIDTH]),
+            ("act_head.2.weight", &[3, ACT_WIDTH]),
             ("act_head.2.bias", &[3]),
         ];
         for (name, dims) in shapes {

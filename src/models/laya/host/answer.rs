@@ -77,10 +77,15 @@ pub enum Answer {
 /// # Errors
 /// As [`active`].
 pub fn probabilities(question: &Question, logits: &[f32], calibration: &Calibration) -> Result<Vec<f32>, ActionError> {
-    let options = question.options().len();
-    let temperature = calibration.temperature(question.kind(), options) as f32;
-    let scaled: Vec<f32> = active(logits, options)?.iter().map(|logit| logit / temperature).collect();
-    Ok(question.by_option(&softmax(&scaled)))
+    let active = active(logits, question.options().len())?;
+    Ok(question.by_option(&shares(question.kind(), active, calibration)))
+}
+
+/// The calibrated share of each option, in the order in which they are shown, from its logits.
+pub fn shares(kind: QuestionType, active: &[f32], calibration: &Calibration) -> Vec<f32> {
+    let temperature = calibration.temperature(kind, active.len()) as f32;
+    let scaled: Vec<f32> = active.iter().map(|logit| logit / temperature).collect();
+    softmax(&scaled)
 }
 
 impl Answer {

@@ -4,18 +4,12 @@
 //! Rows of the table of embeddings are read one at a time; the whole of it is most of a checkpoint.
 
 use super::question::QuestionType;
-use super::sequence::Sequence;
 use crate::checkpoint::{Ledger, ScopeError};
+use crate::models::laya::stored::{TABLE, TYPES};
 use crate::models::laya::{Encoder, Length, SLOTS, UNSEEN, names};
 use crate::tensor::{DType, Fact, SourceError, WeightSource};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-
-/// The table of embeddings `[vocab, C]` in a checkpoint.
-const TABLE: &str = "encoder.embeddings.tok_embeddings.weight";
-
-/// The vectors `[3, C]` of the question types.
-const TYPES: &str = "type_emb.weight";
 
 /// One sequence as the integers that a graph with its lookups inside would take.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,12 +67,13 @@ pub enum InputError {
 type Checked<T> = Result<T, InputError>;
 
 impl Rows {
-    /// The rows of `sequence` in a graph of `length`, filled up with `pad`.
+    /// The rows of a sequence of tokens `ids`, with an option at each of `markers`, in a graph of `length`, filled up
+    /// with `pad`.
     ///
     /// # Errors
     /// The sequence is longer, or has more options than slots.
-    pub fn new(sequence: &Sequence, pad: u32, length: Length) -> Result<Rows, RowError> {
-        let (length, found, options) = (length.get(), sequence.ids.len(), sequence.markers.len());
+    pub fn new(ids: &[u32], markers: &[usize], kind: QuestionType, pad: u32, length: Length) -> Result<Rows, RowError> {
+        let (length, found, options) = (length.get(), ids.len(), markers.len());
         if found > length {
             return Err(RowError::Long { found, length });
         }
@@ -89,11 +84,11 @@ impl Rows {
             values.into_iter().chain(std::iter::repeat(with)).take(length).collect::<Vec<i64>>()
         };
         Ok(Rows {
-            input_ids: filled(sequence.ids.iter().map(|id| i64::from(*id)).collect(), i64::from(pad), length),
+            input_ids: filled(ids.iter().map(|id| i64::from(*id)).collect(), i64::from(pad), length),
             attention_mask: filled(vec![1; found], 0, length),
-            marker_pos: filled(sequence.markers.iter().map(|at| *at as i64).collect(), 0, SLOTS),
+            marker_pos: filled(markers.iter().map(|at| *at as i64).collect(), 0, SLOTS),
             marker_mask: filled(vec![1; options], 0, SLOTS),
-            qtype: sequence.kind.index() as i64,
+            qtype: kind.index() as i64,
         })
     }
 
@@ -144,7 +139,7 @@ impl Rows {
     }
 
     /// Whether each position belongs to the sequence.
-    fn valid(&self) -> Vec<bool> {
+    pub fn valid(&self) -> Vec<bool> {
         self.attention_mask.iter().map(|flag| *flag == 1).collect()
     }
 }

@@ -24,9 +24,10 @@ mod tests;
 mod tokenizer;
 
 pub use action::{Action, ActionError, ActionHead, active};
-pub use answer::{Answer, AnswerAction, ByOption, probabilities};
+pub use answer::{Answer, AnswerAction, ByOption, probabilities, shares};
 pub use calibration::{Calibration, Replaced};
 pub use inputs::{Feature, Features, InputError, RowError, Rows, check_mask, masks};
+pub use numbers::{argmax, softmax};
 pub use question::{Question, QuestionError, QuestionFault, QuestionOption, QuestionType};
 pub use sequence::{Head, HeadStats, NoState, Overlong, Sequence, SequenceError, State, StateStats, StateTokens};
 pub use tokenizer::{TEXT_MAX, TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, Tokenizer, TokenizerError};
@@ -107,6 +108,27 @@ impl<'a> Host<'a> {
         &self.calibration
     }
 
+    /// The action head.
+    pub fn action_head(&self) -> &ActionHead {
+        &self.action
+    }
+
+    /// The rows of tokens `ids` with options at `markers` in a graph of `length`, filled up as the tokenizer has it.
+    ///
+    /// # Errors
+    /// There are more tokens, or more options than slots.
+    pub fn rows(&self, ids: &[u32], markers: &[usize], kind: QuestionType, length: Length) -> Result<Rows, RowError> {
+        Rows::new(ids, markers, kind, self.tokenizer.pad(), length)
+    }
+
+    /// The graph's inputs for rows that come from elsewhere.
+    ///
+    /// # Errors
+    /// An entry is out of its range, or a weight cannot be read.
+    pub fn features(&self, rows: &Rows, length: Length) -> Result<Features, InputError> {
+        Features::new(rows, &self.config.encoder, length, self.source)
+    }
+
     /// The tokens of `state`, which serve every question about it.
     ///
     /// # Errors
@@ -127,14 +149,32 @@ impl<'a> Host<'a> {
         lengths: &Lengths,
         overlong: Overlong,
     ) -> Result<Prepared, HostError> {
-        let head = Head::new(&self.tokenizer, question, self.config.agent.head_max_len)?;
+        let head = self.head(question)?;
         let needed = head.needed(state);
         let length = lengths.iter().find(|length| length.get() >= needed).unwrap_or(lengths.longest());
         let limit = length.get().min(self.config.agent.max_len);
         let sequence = head.sequence(state, limit, overlong)?;
-        let rows = Rows::new(&sequence, self.tokenizer.pad(), length).map_err(InputError::from)?;
-        let features = Features::new(&rows, &self.config.encoder, length, self.source)?;
+        let rows = self.rows(&sequence.ids, &sequence.markers, sequence.kind, length).map_err(InputError::from)?;
+        let features = self.features(&rows, length)?;
         Ok(Prepared { length, sequence, features })
+    }
+
+    /// The sequence of `question` about `state`, of at most `limit` tokens.
+    ///
+    /// # Errors
+    /// A text cannot be encoded, or the sequence does not fit.
+    pub fn sequence(
+        &self,
+        question: &Question,
+        state: &StateTokens,
+        limit: usize,
+        overlong: Overlong,
+    ) -> Result<Sequence, HostError> {
+        Ok(self.head(question)?.sequence(state, limit, overlong)?)
+    }
+
+    fn head(&self, question: &Question) -> Result<Head, HostError> {
+        Ok(Head::new(&self.tokenizer, question, self.config.agent.head_max_len)?)
     }
 
     /// The decision on `question` from the graph's `logits` `[32]` and `cls` `[C]`.
