@@ -10,12 +10,15 @@ use crate::models::laya::names;
 use serde_json::json;
 use std::error::Error;
 
+/// Inputs by name, in place of the host's own.
+type Inputs = Vec<(&'static str, Vec<f32>)>;
+
 /// An arm.
 struct Arm {
     name: &'static str,
     /// Questions that it does something to.
     applies: &'static str,
-    spoil: fn(&Spoilt<'_>) -> Vec<(&'static str, Vec<f32>)>,
+    spoil: fn(&Spoilt<'_>) -> Inputs,
 }
 
 /// What an arm is made of.
@@ -38,28 +41,28 @@ const ARMS: [Arm; 5] = [
 ];
 
 /// The farthest key is left out, as by `<` in place of `<=`; where a query sees itself alone, the next one is let in.
-fn window_off_by_one(of: &Spoilt<'_>) -> Vec<(&'static str, Vec<f32>)> {
+fn window_off_by_one(of: &Spoilt<'_>) -> Inputs {
     let half = of.window / 2;
     let [_, local] = masks(of.valid, 2 * half.checked_sub(1).unwrap_or(1));
     vec![(names::LOCAL_MASK, local)]
 }
 
-fn all_global(of: &Spoilt<'_>) -> Vec<(&'static str, Vec<f32>)> {
+fn all_global(of: &Spoilt<'_>) -> Inputs {
     let [full, _] = masks(of.valid, of.window);
     vec![(names::LOCAL_MASK, full)]
 }
 
-fn all_local(of: &Spoilt<'_>) -> Vec<(&'static str, Vec<f32>)> {
+fn all_local(of: &Spoilt<'_>) -> Inputs {
     let [_, local] = masks(of.valid, of.window);
     vec![(names::FULL_MASK, local)]
 }
 
-fn padding_seen(of: &Spoilt<'_>) -> Vec<(&'static str, Vec<f32>)> {
+fn padding_seen(of: &Spoilt<'_>) -> Inputs {
     let [full, local] = masks(&vec![true; of.valid.len()], of.window);
     vec![(names::FULL_MASK, full), (names::LOCAL_MASK, local)]
 }
 
-fn no_type(of: &Spoilt<'_>) -> Vec<(&'static str, Vec<f32>)> {
+fn no_type(of: &Spoilt<'_>) -> Inputs {
     vec![(names::TYPE_VECTORS, vec![0.0; of.types])]
 }
 

@@ -240,7 +240,7 @@ fn most(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// The question where `value` is largest, or no number.
-fn worst<'f>(found: &'f [Judged], value: impl Fn(&Judged) -> Option<f64>) -> Option<(&'f Judged, f64)> {
+fn worst(found: &[Judged], value: impl Fn(&Judged) -> Option<f64>) -> Option<(&Judged, f64)> {
     let some = found.iter().filter_map(|f| Some((f, value(f)?)));
     // In order of size, NaN comes last; of equals the first is told.
     some.rev().max_by(|(_, a), (_, b)| a.total_cmp(b))
