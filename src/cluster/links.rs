@@ -39,7 +39,7 @@ fn sums<T>(distinct: &Distinct, keep: impl Fn(Pair) -> T) -> Vec<Sums<T>> {
     let mut sums = Vec::with_capacity(distinct.values.len() + 1);
     sums.push(Sums { count: 0.0, first: keep(first), second: keep(second) });
     for (v, c) in weighed {
-        let offset = Pair::difference(f64::from(*v), centre);
+        let offset = Pair::sum(f64::from(*v), -centre);
         let weighted = offset.times_single(*c as f64);
         count += c;
         first = first.plus(weighted);

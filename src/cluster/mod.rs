@@ -17,6 +17,8 @@ pub use error::ClusterError;
 pub use kmeans::kmeans;
 pub use uniform::uniform;
 
+use pair::Pair;
+
 /// The most entries a palette has: what an index of 8 bits can name.
 pub const MOST: usize = 256;
 
@@ -73,9 +75,10 @@ pub fn assign(values: &[f32], centroids: &[f32]) -> Vec<u8> {
 
 /// The greatest value that is no nearer to `upper` than to `lower`.
 fn last_of_lower(lower: f32, upper: f32) -> f32 {
-    let middle = (f64::from(lower) + f64::from(upper)) / 2.0;
-    let rounded = middle as f32;
-    if f64::from(rounded) > middle { rounded.next_down() } else { rounded }
+    // Twice the middle, in full: two f32 can be too far apart for their sum to fit an f64.
+    let twice = Pair::sum(f64::from(lower), f64::from(upper));
+    let middle = (twice.high / 2.0) as f32;
+    if twice.is_below(2.0 * f64::from(middle)) { middle.next_down() } else { middle }
 }
 
 /// Sum of the squared differences between `values` and the centroids that `indices` name.

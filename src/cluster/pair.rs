@@ -7,13 +7,6 @@ pub(super) struct Pair {
     low: f64,
 }
 
-/// `a + b` without error.
-fn sum(a: f64, b: f64) -> Pair {
-    let high = a + b;
-    let b_there = high - a;
-    Pair { high, low: (a - (high - b_there)) + (b - b_there) }
-}
-
 /// `a + b` without error, where `b` is not the greater.
 fn sum_ordered(a: f64, b: f64) -> Pair {
     let high = a + b;
@@ -38,13 +31,15 @@ fn product(a: f64, b: f64) -> Pair {
 }
 
 impl Pair {
-    /// `a - b` of two single numbers, without error.
-    pub fn difference(a: f64, b: f64) -> Pair {
-        sum(a, -b)
+    /// `a + b` without error.
+    pub fn sum(a: f64, b: f64) -> Pair {
+        let high = a + b;
+        let b_there = high - a;
+        Pair { high, low: (a - (high - b_there)) + (b - b_there) }
     }
 
     pub fn plus(self, other: Pair) -> Pair {
-        let (high, low) = (sum(self.high, other.high), sum(self.low, other.low));
+        let (high, low) = (Pair::sum(self.high, other.high), Pair::sum(self.low, other.low));
         let first = sum_ordered(high.high, high.low + low.high);
         sum_ordered(first.high, first.low + low.low)
     }
@@ -61,6 +56,11 @@ impl Pair {
     pub fn times_single(self, other: f64) -> Pair {
         let high = product(self.high, other);
         sum_ordered(high.high, high.low + self.low * other)
+    }
+
+    /// Less than a single number.
+    pub fn is_below(self, other: f64) -> bool {
+        self.high < other || (self.high == other && self.low < 0.0)
     }
 
     /// As one number.
