@@ -60,7 +60,7 @@ fn first_price(distinct: &Distinct, k: usize) -> f64 {
 }
 
 /// Passes that follow a guess; after so many, only slopes between cuts are tried, which comes to an end.
-const GUESSES: usize = 12;
+const GUESSES: usize = 16;
 
 /// Cuts this few runs apart are too close for a guess to be better than the slope between them.
 const CLOSE: usize = 4;
@@ -68,74 +68,106 @@ const CLOSE: usize = 4;
 /// Costs that differ by less than this part of them are the same but for rounding.
 const SAME: f64 = 1e-13;
 
+/// A cut that is the best for its number of runs, and the price nearest to the one searched for that makes it so.
+struct Side {
+    cut: Cut,
+    price: f64,
+}
+
+impl Side {
+    fn runs(&self) -> f64 {
+        self.cut.runs() as f64
+    }
+}
+
 /// What is known of the error as a function of the number of runs: the nearest best cuts on both sides of `k`.
 struct Known {
-    fewer: Cut,
-    more: Cut,
+    fewer: Side,
+    more: Side,
 }
 
 impl Known {
-    /// What a run is worth between the two.
-    fn slope(&self) -> f64 {
-        (self.fewer.error - self.more.error) / (self.more.runs() - self.fewer.runs()) as f64
+    /// The cuts that need no pass: one run, for which no price is too high, and a run for each value.
+    fn new(errors: &impl Errors) -> Known {
+        let len = errors.len() as u32;
+        let all = Cut { bounds: (0..=len).collect(), error: 0.0 };
+        let one = Side { cut: Cut::new(errors, vec![0, len]), price: f64::INFINITY };
+        Known { fewer: one, more: Side { cut: all, price: 0.0 } }
     }
 
-    /// Takes a cut that is nearer to `k`; says whether it was.
-    fn learn(&mut self, cut: Cut, k: usize) -> bool {
-        let (side, nearer) = if cut.runs() < k {
-            let nearer = cut.runs() > self.fewer.runs();
-            (&mut self.fewer, nearer)
-        } else {
-            let nearer = cut.runs() < self.more.runs();
-            (&mut self.more, nearer)
+    /// What a run is worth between the two.
+    fn slope(&self) -> f64 {
+        (self.fewer.cut.error - self.more.cut.error) / (self.more.runs() - self.fewer.runs())
+    }
+
+    /// How many runs lie between the two.
+    fn gap(&self) -> usize {
+        self.more.cut.runs() - self.fewer.cut.runs()
+    }
+
+    /// Takes what a pass found; says whether it is nearer to `k` in runs.
+    fn learn(&mut self, cut: Cut, price: f64, k: usize) -> bool {
+        let few = cut.runs() < k;
+        let side = if few { &mut self.fewer } else { &mut self.more };
+        let (nearer, same) = match few {
+            true => (cut.runs() > side.cut.runs(), price < side.price),
+            false => (cut.runs() < side.cut.runs(), price > side.price),
         };
         if nearer {
-            *side = cut;
+            *side = Side { cut, price };
+        } else if same && cut.runs() == side.cut.runs() {
+            side.price = price;
         }
         nearer
     }
 
-    /// The price that makes `k` runs if the error falls by a power of their number: the one that leads from the one
-    /// cut to the other, or the one the last cut itself tells of, since its price is about the error's slope there.
-    fn guess(&self, seen: &Seen, k: f64) -> f64 {
-        let (fewer, more) = (self.fewer.runs() as f64, self.more.runs() as f64);
-        let both = fewer > 1.0 && self.more.error > 0.0;
-        let power = if both {
-            (self.fewer.error / self.more.error).ln() / (more / fewer).ln()
-        } else {
-            let told = seen.price * seen.runs / seen.error;
-            // It is 2 where the density is smooth, and the price tells no more digits than the number of runs has.
-            if (told - 2.0).abs() < 0.1 { 2.0 } else { told }
+    /// The price that makes `k` runs if the error falls by a power of their number.
+    ///
+    /// With passes on both sides, the power is the one that leads from one to the other. With one only, its price tells
+    /// the slope and so the power; then the next price is at least `push` runs' worth away, so that it leads somewhere.
+    fn guess(&self, k: f64, push: f64) -> f64 {
+        let worth = |side: &Side, power: f64| {
+            let at = |k: f64| side.cut.error * (side.runs() / k).powf(power);
+            (at(k - 1.0) - at(k + 1.0)) / 2.0
         };
-        let (runs, error) = if both { (fewer, self.fewer.error) } else { (seen.runs, seen.error) };
-        let at = |k: f64| error * (runs / k).powf(power);
-        (at(k - 1.0) - at(k + 1.0)) / 2.0
+        let alone = |side: &Side| {
+            let told = side.price * side.runs() / side.cut.error;
+            // It is 2 where the density is smooth, and the price tells no more digits than the number of runs has.
+            let power = if (told - 2.0).abs() < 0.25 { 2.0 } else { told };
+            (worth(side, power), side.price * (side.runs() / k).powf(3.0 * push))
+        };
+        match (self.fewer.price.is_finite(), self.more.price > 0.0) {
+            (true, true) => {
+                let ratio = self.fewer.cut.error / self.more.cut.error;
+                let guess = worth(&self.fewer, ratio.ln() / (self.more.runs() / self.fewer.runs()).ln());
+                let between = guess > self.more.price && guess < self.fewer.price;
+                if between { guess } else { (self.more.price * self.fewer.price).sqrt() }
+            }
+            (true, false) => {
+                let (guess, least_step) = alone(&self.fewer);
+                guess.min(least_step)
+            }
+            (false, true) => {
+                let (guess, least_step) = alone(&self.more);
+                guess.max(least_step)
+            }
+            (false, false) => self.slope(),
+        }
     }
-}
-
-/// What a pass came to.
-struct Seen {
-    runs: f64,
-    error: f64,
-    price: f64,
 }
 
 /// The best cut into `k` runs, fewer than there are values, or nothing if its error is below `least`.
 fn search(errors: &impl Errors, k: usize, first: f64, least: f64) -> Option<Cut> {
-    let len = errors.len() as u32;
     let not_below = |cut: Cut| (cut.error >= least).then_some(cut);
-    // The two cuts that need no pass.
-    let mut known = Known { fewer: Cut::new(errors, vec![0, len]), more: Cut::new(errors, (0..=len).collect()) };
+    let mut known = Known::new(errors);
     if k == 1 {
-        return not_below(known.fewer);
+        return not_below(known.fewer.cut);
     }
     let mut passes = Passes::new(errors);
-    let (mut guess, mut guesses) = (Some(first), 0);
-    loop {
-        let close = known.more.runs() - known.fewer.runs() <= CLOSE;
-        let usable = |price: &f64| price.is_finite() && *price > 0.0 && !close && guesses < GUESSES;
+    let (mut guess, mut push) = (Some(first), 1.0);
+    for pass in 0.. {
+        let usable = |price: &f64| price.is_finite() && *price > 0.0 && known.gap() > CLOSE && pass < GUESSES;
         let (price, by_slope) = guess.filter(usable).map_or((known.slope(), true), |price| (price, false));
-        guesses += usize::from(!by_slope);
         let cut = passes.cut(price);
         if cut.runs() == k {
             return not_below(cut);
@@ -143,16 +175,17 @@ fn search(errors: &impl Errors, k: usize, first: f64, least: f64) -> Option<Cut>
         if cut.runs() < k && cut.error < least {
             return None;
         }
-        let no_better = cut.cost(price) >= known.fewer.cost(price) * (1.0 - SAME);
-        let seen = Seen { runs: cut.runs() as f64, error: cut.error, price };
-        if known.learn(cut, k) && !no_better {
-            guess = Some(known.guess(&seen, k as f64));
-        } else if by_slope {
-            return not_below(splice(errors, &known, k));
-        } else {
-            guess = None;
+        // At the slope between two cuts both cost the same; if no cut costs less, the best of `k` runs does as well.
+        let level = by_slope && cut.cost(price) >= known.fewer.cut.cost(price) * (1.0 - SAME);
+        let nearer = known.learn(cut, price, k);
+        if by_slope && (level || !nearer) {
+            return not_below(splice(errors, &known.fewer.cut, &known.more.cut, k));
         }
+        let both = known.fewer.price.is_finite() && known.more.price > 0.0;
+        push = if nearer { 1.0 } else { push * 2.0 };
+        guess = (nearer || !both).then(|| known.guess(k as f64, push));
     }
+    None
 }
 
 /// A cut of `k` runs made of the nearest of fewer and the nearest of more: the first runs of the latter, one run that
@@ -160,11 +193,11 @@ fn search(errors: &impl Errors, k: usize, first: f64, least: f64) -> Option<Cut>
 ///
 /// Of the two ways to cross over, this and its mirror image, both together cost no more than the two cuts; so where
 /// those are the best at some price, this is as well.
-fn splice(errors: &impl Errors, known: &Known, k: usize) -> Cut {
-    let (few, many) = (&known.fewer.bounds, &known.more.bounds);
-    let ahead = k - known.fewer.runs();
+fn splice(errors: &impl Errors, fewer: &Cut, more: &Cut, k: usize) -> Cut {
+    let (few, many) = (&fewer.bounds, &more.bounds);
+    let ahead = k - fewer.runs();
     // The first run of the one that a run of the other, as many ahead as are missing, lies within.
-    let at = (0..known.fewer.runs()).find(|r| many[r + ahead + 1] <= few[r + 1]).unwrap_or_default();
+    let at = (0..fewer.runs()).find(|r| many[r + ahead + 1] <= few[r + 1]).unwrap_or_default();
     Cut::new(errors, many[..=at + ahead].iter().chain(&few[at + 1..]).copied().collect())
 }
 

@@ -65,10 +65,11 @@ pub fn assign(values: &[f32], centroids: &[f32]) -> Vec<u8> {
         let mut index = 0;
         for step in (0..steps).rev() {
             let half = 1usize << step;
-            // Bound i parts the entries i and i + 1. The mask says what holds anyway, so that no check is compiled.
-            index += if v > bounds[(index + half - 1) % MOST] { half } else { 0 };
+            // Bound i parts the entries i and i + 1. Added up rather than chosen, so that there is no branch to guess
+            // wrong; the remainder says what holds anyway, so that none is left for a check.
+            index += usize::from(v > bounds[(index + half - 1) % MOST]) << step;
         }
-        u8::try_from(index % MOST).unwrap_or(u8::MAX)
+        index as u8
     };
     values.iter().map(|v| index(*v)).collect()
 }
