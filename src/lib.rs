@@ -11,6 +11,7 @@
 #[cfg(test)]
 extern crate self as eg2_convert;
 
+pub mod cluster;
 pub mod digest;
 pub mod dsp;
 pub mod files;

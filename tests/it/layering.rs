@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Levels from the bottom up; modules of one level do not import each other.
 const LEVELS: [&[&str]; 11] = [
     &["files", "json", "plural"],
-    &["tensor", "digest", "dsp"],
+    &["cluster", "tensor", "digest", "dsp"],
     &["checkpoint", "ir", "target", "toolchain"],
     &["models", "validate", "analysis"],
     &["passes"],
