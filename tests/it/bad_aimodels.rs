@@ -108,7 +108,7 @@ fn inputs_that_do_not_fit() {
         said
     });
     insta::assert_snapshot!(said.join("\n"), @"
-    3 error: input features of nan: element 300 is NaN, expected a number
+    3 error: tensor features of nan: element 300 is NaN, expected a number
     3 error: input features is f32[1,100,128], expected f16[1,200,128]
     3 error: input half_mask is i32[1,100], expected f16[1,100]
     3 error: input half_mask is missing; the graph takes features f16[1,200,128], half_mask f16[1,100]

@@ -114,7 +114,7 @@ fn configs(folder: &Path, entries: &Value) {
 fn a_graph_of_another_architecture_fails() {
     let dir = tempfile::tempdir().unwrap();
     for (name, entries) in [
-        ("global", json!({ "global_attn_every_n_layers": 1 })),
+        ("kinds", json!({ "global_attn_every_n_layers": 2 })),
         ("rotary", json!({ "global_rope_theta": 100.0 })),
         ("norms", json!({ "norm_eps": 0.5 })),
     ] {
@@ -218,7 +218,44 @@ fn goldens_that_are_refused() {
         told(Some("ab"), &|_| {}),
     ];
     let text = all.join("\n").replace(&digest(), "[the checkpoint's]");
-    insta::with_settings!({ filters => vec![(r"[0-9a-f]{64}", "[sha256]")] }, { insta::assert_snapshot!(text, @""); });
+    insta::with_settings!({ filters => vec![(r"[0-9a-f]{64}", "[sha256]")] }, { insta::assert_snapshot!(text, @r#"
+    3 error: golden /golden.safetensors cannot be used
+      caused by: input_ids has 512 at 3, expected an id below 512
+    3 error: golden /golden.safetensors cannot be used
+      caused by: input_ids has -1 at 3, expected an id below 512
+    3 error: golden /golden.safetensors cannot be used
+      caused by: marker_pos has 96 for slot 1, expected a position below 96
+    3 error: golden /golden.safetensors cannot be used
+      caused by: marker_mask is 1 at 2, expected ones and then zeros
+    3 error: golden /golden.safetensors cannot be used
+      caused by: attention_mask is 2 at 3, expected ones and then zeros
+    3 error: golden /golden.safetensors cannot be used
+      caused by: attention_mask is 1 at 4, expected ones and then zeros
+    3 error: golden /golden.safetensors cannot be used
+      caused by: qtype is 3, expected 0 for choice, 1 for score or 2 for noul
+    3 error: golden /golden.safetensors cannot be used
+      caused by: full_mask is -1000000000 at element 5, and the host makes 0 of the golden's rows
+    3 error: golden /golden.safetensors cannot be used
+      caused by: local_mask is -10000 at element 0, and the host makes 0 of the golden's rows
+    3 error: golden /golden.safetensors cannot be used
+      caused by: embeddings is 9 at element 7, and the host makes -0.09454346 of the golden's rows
+    3 error: golden /golden.safetensors cannot be used
+      caused by: type_vectors is 9 at element 7, and the host makes 0.09838867 of the golden's rows
+    3 error: golden /golden.safetensors cannot be used
+      caused by: marker_map is 1 at element 0, and the host makes 0 of the golden's rows
+    3 error: golden /golden.safetensors cannot be used
+      caused by: tensor logits of /golden.safetensors: element 1 is NaN, expected a number
+    3 error: golden /golden.safetensors cannot be used
+      caused by: there is no tensor logits
+    3 error: golden /golden.safetensors cannot be used
+      caused by: there is no tensor marker_pos
+    3 error: golden /golden.safetensors has no tensor embeddings, which out/laya_fp32_L96.mlpackage takes
+    3 error: golden /golden.safetensors has embeddings of f32[12288]; out/laya_fp32_L96.mlpackage takes ["f32[1,128,1,96]"]
+    3 error: golden /golden.safetensors cannot be used
+      caused by: input_ids is i32[96], expected one row of integers
+    3 error: golden /golden.safetensors is of source [sha256], and the artefact was made of model.safetensors [the checkpoint's], config.json [sha256], rl_agent_config.json [sha256]
+    3 error: golden /golden.safetensors: source_sha256 is "ab", expected SHA-256 digests of 64 hexadecimal digits
+    "#); });
 
     // What a golden may lack is not run.
     let golden = spoilt(&path, None, |tensors| {
@@ -300,7 +337,32 @@ fn what_does_not_belong_together() {
         .join("\n")
         .replace(&digest(), "[the checkpoint's]")
         .replace(&fixture("laya").display().to_string(), "[fixture]");
-    insta::with_settings!({ filters => vec![(r"[0-9a-f]{64}", "[sha256]")] }, { insta::assert_snapshot!(text, @""); });
+    insta::with_settings!({ filters => vec![(r"[0-9a-f]{64}", "[sha256]")] }, { insta::assert_snapshot!(text, @r#"
+    2 error: out/laya_fp32_L96.mlpackage is a decision model, judged with its host: give the checkpoint it was made of, with --checkpoint
+    3 error: out/laya_fp32_L96.mlpackage was made of another checkpoint: rl_agent_config.json is [sha256], its record says [sha256]
+    3 error: bare/tokenizer/tokenizer.json is not there; a checkpoint has its tokenizer in tokenizer/tokenizer.json and tokenizer/tokenizer_config.json. Copy the folder `tokenizer` from where the checkpoint came from
+    3 error: absent cannot be read
+      caused by: No such file or directory (os error 2)
+    3 error: golden [fixture]/goldens/golden_L96.safetensors has embeddings of f32[1,128,1,96]; out/laya_fp32_L192.mlpackage takes ["f32[1,128,1,192]"]
+    2 error: out/eg2_encoder_fp16_T8.mlpackage is an encoder, which --checkpoint is not for
+    2 error: out/eg2_encoder_fp16_T8.mlpackage is an encoder, which --questions is not for
+    3 error: golden set.json is of source [sha256], and the artefact was made of model.safetensors [the checkpoint's], config.json [sha256], rl_agent_config.json [sha256]
+    3 error: question set ids.json: case two labels cannot be asked
+      caused by: input_ids has 512 at 3, expected an id below 512
+    3 error: question set kind.json: case german, described labels cannot be asked
+      caused by: question "q" has type "guess", expected "choice", "score" or "noul"
+    3 error: question set absent.json could not be read
+      caused by: No such file or directory (os error 2)
+    2 error: out/laya_fp32_L96.mlpackage is a decision model, which --words is not for
+    2 error: out/laya_fp32_L96.mlpackage is a decision model, which --audio is not for
+    2 error: limit probability is 2, expected 0 to 1
+    2 error: the following required arguments were not provided:
+      --golden <FILE|DIR>...
+
+    Usage: eg2-convert gate <ARTEFACT> [--golden <FILE|DIR>...] [--audio <FILE|DIR>...] [OPTIONS]
+
+    For more information, try '--help'.
+    "#); });
 }
 
 #[test]
@@ -316,5 +378,5 @@ fn another_layout_is_told() {
     let json = holds("gate", out.as_bytes());
     assert_eq!((code, of_outcome(&json, "fail")), (4, vec!["tokens".to_string()]));
     let check = json["report"]["checks"].as_array().unwrap().iter().find(|check| check["name"] == "tokens").unwrap();
-    insta::assert_snapshot!(check["figures"]["unlike"][0].as_str().unwrap(), @"");
+    insta::assert_snapshot!(check["figures"]["unlike"][0].as_str().unwrap(), @r"two labels/q0: 43 tokens, the reference has 40");
 }

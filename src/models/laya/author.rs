@@ -105,12 +105,15 @@ fn encoder(
     [full, local]: [ValueId; 2],
 ) -> Authored<ValueId> {
     let length = blocks::last_extent(b, embeddings);
-    let global = Rotary::new(b, "global_rotary", config, length, config.global_theta)?;
-    // Where both kinds turn alike, as published, one set of tables serves both.
-    let near = if config.local_theta.to_bits() == config.global_theta.to_bits() {
-        global
+    let local_tables = |b: &mut Builder| Rotary::new(b, "local_rotary", config, length, config.local_theta);
+    let (far, near) = if config.layers.contains(&LayerKind::Global) {
+        let far = Rotary::new(b, "global_rotary", config, length, config.global_theta)?;
+        // Where both kinds turn alike, as published, one set of tables serves both.
+        let alike = config.local_theta.to_bits() == config.global_theta.to_bits();
+        (far, if alike { far } else { local_tables(b)? })
     } else {
-        Rotary::new(b, "local_rotary", config, length, config.local_theta)?
+        let near = local_tables(b)?;
+        (near, near)
     };
     let norm = |b: &mut Builder, part: &str, scope: &Scope<'_>, x| {
         let weights = norm_weights(&scope.scope(part), config.hidden, config.norm_bias)?;
@@ -120,7 +123,7 @@ fn encoder(
     let layers = scope.scope("layers");
     for (index, kind) in config.layers.iter().enumerate() {
         let (mask, rotary) = match kind {
-            LayerKind::Global => (full, global),
+            LayerKind::Global => (full, far),
             LayerKind::Local => (local, near),
         };
         let scope = layers.index(index);

@@ -223,7 +223,13 @@ fn kinds(config: &mut Section<'_>, count: usize) -> Result<Vec<LayerKind>, Confi
     let Some(list) = config.raw(KEY).filter(|list| !list.is_null()) else {
         let every = config.count("global_attn_every_n_layers", 3)?;
         let kind = |index: usize| if index.is_multiple_of(every) { LayerKind::Global } else { LayerKind::Local };
-        return Ok((0..count).map(kind).collect());
+        let kinds: Vec<_> = (0..count).map(kind).collect();
+        return if kinds.contains(&LayerKind::Local) {
+            Ok(kinds)
+        } else {
+            let found = format!("{every} in an encoder of {count} layers");
+            Err(config.unsupported("global_attn_every_n_layers", found, LOCAL_LAYER))
+        };
     };
     let words = list.as_array().filter(|words| words.len() == count);
     let expected = || format!("a list of {count} kinds, one for each layer");
@@ -233,8 +239,15 @@ fn kinds(config: &mut Section<'_>, count: usize) -> Result<Vec<LayerKind>, Confi
         let names = || LayerKind::WORDS.map(|(name, _)| format!("{name:?}")).join(" or ");
         known.map(|(_, kind)| kind).ok_or_else(|| config.unsupported(KEY, word.to_string(), &names()))
     };
-    words.iter().map(one).collect()
+    let kinds = words.iter().map(one).collect::<Result<Vec<_>, _>>()?;
+    if kinds.contains(&LayerKind::Local) {
+        Ok(kinds)
+    } else {
+        Err(config.unsupported(KEY, "all \"full_attention\"".into(), LOCAL_LAYER))
+    }
 }
+
+const LOCAL_LAYER: &str = "one layer of local attention or more, which the graph's input local_mask is for";
 
 /// The bases of global and of local layers: by `rope_parameters`, else by keys of their own, else 160000 and 10000.
 fn thetas(config: &mut Section<'_>) -> Result<[f64; 2], ConfigError> {
@@ -400,8 +413,8 @@ mod tests {
         let found =
             encoder(json!({ "global_rope_theta": 2.0, "local_rope_theta": 3.0, "rope_parameters": {} })).unwrap();
         assert_eq!((found.global_theta, found.local_theta), (2.0, 3.0));
-        let every = encoder(json!({ "global_attn_every_n_layers": 1 })).unwrap();
-        assert_eq!(every.layers, [LayerKind::Global; 3]);
+        let every = encoder(json!({ "global_attn_every_n_layers": 2 })).unwrap();
+        assert_eq!(every.layers, [LayerKind::Global, LayerKind::Local, LayerKind::Global]);
     }
 
     #[test]
@@ -418,6 +431,9 @@ mod tests {
             json!({ "layer_types": ["full_attention"] }),
             json!({ "layer_types": ["full_attention", "full_attention", "chunked_attention"] }),
             json!({ "layer_types": 3 }),
+            json!({ "layer_types": ["full_attention", "full_attention", "full_attention"] }),
+            json!({ "global_attn_every_n_layers": 1 }),
+            json!({ "num_hidden_layers": 1 }),
             json!({ "global_attn_every_n_layers": 0 }),
             json!({ "local_rope_theta": null }),
             json!({ "local_rope_theta": -1 }),
@@ -442,6 +458,9 @@ mod tests {
         e.json: layer_types is a list of 1, expected a list of 3 kinds, one for each layer
         e.json: layer_types is "chunked_attention", which a static graph cannot honour; it takes "full_attention" or "sliding_attention"
         e.json: layer_types is 3, expected a list of 3 kinds, one for each layer
+        e.json: layer_types is all "full_attention", which a static graph cannot honour; it takes one layer of local attention or more, which the graph's input local_mask is for
+        e.json: global_attn_every_n_layers is 1 in an encoder of 3 layers, which a static graph cannot honour; it takes one layer of local attention or more, which the graph's input local_mask is for
+        e.json: global_attn_every_n_layers is 3 in an encoder of 1 layers, which a static graph cannot honour; it takes one layer of local attention or more, which the graph's input local_mask is for
         e.json: global_attn_every_n_layers is 0, expected a whole number from 1 to 131072
         e.json: local_rope_theta is null, expected a positive number, or no such key
         e.json: local_rope_theta is -1, expected a positive number

@@ -154,10 +154,11 @@ impl<'a> Desk<'a, '_> {
         Ok(())
     }
 
-    /// Whether the host makes the reference's tokens of a question, as far as the model itself goes.
+    /// Whether the host makes the reference's tokens of a question, as far as the model itself goes. The reference cuts
+    /// what is longer.
     fn layout(&self, question: &Question, state: &StateTokens, expected: &Expected) -> Layout {
         let max_len = self.config.agent.max_len;
-        let found = match self.host.sequence(question, state, max_len, Overlong::Refuse) {
+        let found = match self.host.sequence(question, state, max_len, Overlong::CutState) {
             Ok(found) => found,
             Err(error) => return Layout::Other { says: chain(&error) },
         };

@@ -35,7 +35,7 @@ pub enum RunError {
     Input { name: String, path: PathBuf, source: SourceError },
     #[error("input {name} of {} cannot be used", path.display())]
     Host { name: String, path: PathBuf, source: HostError },
-    #[error("input {name} of {}: element {index} is NaN, expected a number", path.display())]
+    #[error("tensor {name} of {}: element {index} is NaN, expected a number", path.display())]
     NotANumber { name: String, path: PathBuf, index: usize },
     #[error(transparent)]
     Eval(#[from] EvalError),
