@@ -42,7 +42,7 @@ pub struct Opts {
     /// Make those too whose recipe has not the sha256 of every source file; their records say so
     #[arg(long)]
     allow_unpinned: bool,
-    /// The checkpoint of encoders, where a recipe names none [default: as of `encoder`]
+    /// The checkpoint of encoders and decision models, where a recipe names none [default: as of `encoder` and `laya`]
     #[arg(long, value_name = "PATH")]
     checkpoint: Option<PathBuf>,
     /// The reader_config.json of readers, where a recipe names none

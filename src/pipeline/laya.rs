@@ -136,7 +136,8 @@ fn synthetic(seed: u64, options: &LayaOptions) -> Result<LayaWeights<Box<dyn Wei
     Ok(LayaWeights { config, source: Box::new(blueprint.into_synthetic()), files, revision: None })
 }
 
-fn config_files(folder: &Path) -> [PathBuf; 2] {
+/// Both configs of a folder.
+pub(super) fn config_files(folder: &Path) -> [PathBuf; 2] {
     [folder.join(ENCODER_FILE), folder.join(AGENT_FILE)]
 }
 

@@ -4,6 +4,7 @@ use super::VERSION;
 use crate::bundle::compiled::ExpectationError;
 use crate::gate::BadLimit;
 use crate::models::gemma_audio::BadBuckets;
+use crate::models::laya::BadLengths;
 use crate::models::reader::BadTokens;
 use crate::toolchain::ArchitectureError;
 use std::io;
@@ -52,6 +53,8 @@ pub enum RecipeFault {
     Buckets(#[from] BadBuckets),
     #[error(transparent)]
     Tokens(#[from] BadTokens),
+    #[error(transparent)]
+    Lengths(#[from] BadLengths),
     #[error(transparent)]
     Architecture(#[from] ArchitectureError),
     #[error(transparent)]

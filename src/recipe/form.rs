@@ -20,6 +20,7 @@ pub struct Form {
     pub buckets: Option<Vec<usize>>,
     pub split_after: Option<usize>,
     pub tokens: Option<usize>,
+    pub lengths: Option<Vec<usize>>,
     pub release_name: Option<String>,
     pub source: Source,
     #[serde(default)]
@@ -66,6 +67,7 @@ pub enum Regions {
 pub struct Gate {
     pub goldens: Vec<PathBuf>,
     pub audio: Vec<PathBuf>,
+    pub questions: Vec<PathBuf>,
     pub words: Option<PathBuf>,
     pub transcripts: Option<PathBuf>,
     pub wer: Option<PathBuf>,

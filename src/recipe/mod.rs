@@ -17,6 +17,7 @@ use crate::files;
 pub use crate::gate::LimitOverrides;
 use crate::gate::Limits;
 use crate::models::gemma_audio::Buckets;
+use crate::models::laya::Lengths;
 use crate::models::reader::{RELEASE_NAME, Tokens, is_release_name};
 use crate::passes::Precision;
 use crate::toolchain::{Architecture, Platform, Prefer};
@@ -61,6 +62,7 @@ pub struct Recipe {
 pub enum Model {
     Encoder { buckets: Buckets, split_after: Option<usize> },
     Reader { tokens: Tokens, release_name: Option<String> },
+    Laya { lengths: Lengths },
 }
 
 impl Model {
@@ -69,6 +71,7 @@ impl Model {
         match self {
             Model::Encoder { .. } => "encoder",
             Model::Reader { .. } => "reader",
+            Model::Laya { .. } => "laya",
         }
     }
 }
@@ -116,6 +119,8 @@ pub struct Gate {
     pub goldens: Vec<PathBuf>,
     /// Recordings, and folders of such.
     pub audio: Vec<PathBuf>,
+    /// Question sets of a decision model.
+    pub questions: Vec<PathBuf>,
     /// The reader's words.
     pub words: Option<PathBuf>,
     /// The reference's transcripts.
@@ -167,7 +172,7 @@ impl Recipe {
         }
         let model = model(&form)?;
         let precision = one_of(&Precision::ALL, Precision::name, "precision", &form.precision, PRECISIONS)?;
-        if matches!(model, Model::Reader { .. }) && precision == Precision::Int8 {
+        if !matches!(model, Model::Encoder { .. }) && precision == Precision::Int8 {
             return Err(RecipeFault::Value {
                 key: "precision",
                 found: form.precision,
@@ -185,8 +190,12 @@ impl Recipe {
         if !compile.is_empty() && !formats.contains(&Format::AiModel) {
             return Err(RecipeFault::Needless { key: "compile", why: "formats has no aimodel to compile" });
         }
-        let gate = form.gate.map(|gate| Gate::of(gate, folder, precision, &formats)).transpose()?;
         let source = Source::of(form.source, folder, &model)?;
+        let gate = form.gate.map(|gate| {
+            gate.belongs_to(&model, &source)?;
+            Gate::of(gate, folder, precision, &formats)
+        });
+        let gate = gate.transpose()?;
         let sha256 = Digest::of(text.as_bytes());
         Ok(Recipe { name, text, sha256, model, precision, formats, source, compile, gate })
     }
@@ -241,42 +250,58 @@ fn formats(key: &'static str, words: &[String]) -> Result<Vec<Format>, RecipeFau
 }
 
 fn model(form: &form::Form) -> Result<Model, RecipeFault> {
-    let foreign = |model, owner, keys: [(&'static str, bool); 2]| match keys.into_iter().find(|(_, given)| *given) {
-        Some((key, _)) => Err(RecipeFault::OtherModel { key, owner, model }),
-        None => Ok(()),
+    const OWNERS: [(&str, &str); 3] = [("encoder", "an encoder"), ("reader", "a reader"), ("laya", "a decision model")];
+    let Some((model, _)) = OWNERS.into_iter().find(|(model, _)| *model == form.model) else {
+        return Err(RecipeFault::Value {
+            key: "model",
+            found: form.model.clone(),
+            expected: "encoder, reader or laya",
+        });
     };
-    match form.model.as_str() {
-        "encoder" => {
-            let reader = [("tokens", form.tokens.is_some()), ("release_name", form.release_name.is_some())];
-            foreign("encoder", "a reader", reader)?;
-            let buckets = form.buckets.as_deref();
-            if let Some(several) = buckets.filter(|buckets| buckets.len() > MAX_BUCKETS) {
-                let found = format!("a list of {}", several.len());
-                return Err(RecipeFault::Value {
-                    key: "buckets",
-                    found,
-                    expected: "16 at most: the artefact's name has all",
-                });
-            }
-            let buckets = buckets.ok_or(RecipeFault::Missing { key: "buckets", why: "an encoder has one or more" })?;
-            // A body of other numbers has the accuracy of the front.
-            let half = form.precision == Precision::Fp16.name();
-            if let Some(after) = form.split_after.filter(|after| half && *after < SPLIT_MIN) {
-                return Err(RecipeFault::Split { after, least: SPLIT_MIN });
-            }
-            Ok(Model::Encoder { buckets: Buckets::new(buckets)?, split_after: form.split_after })
-        }
-        "reader" => {
-            let encoder = [("buckets", form.buckets.is_some()), ("split_after", form.split_after.is_some())];
-            foreign("reader", "an encoder", encoder)?;
-            let tokens = form.tokens.ok_or(RecipeFault::Missing { key: "tokens", why: "a reader has one length" })?;
-            if let Some(name) = form.release_name.as_ref().filter(|name| !is_release_name(name)) {
-                return Err(RecipeFault::Value { key: "release_name", found: name.clone(), expected: RELEASE_NAME });
-            }
-            Ok(Model::Reader { tokens: Tokens::new(tokens)?, release_name: form.release_name.clone() })
-        }
-        other => Err(RecipeFault::Value { key: "model", found: other.into(), expected: "encoder or reader" }),
+    let [encoder, reader, laya] = OWNERS;
+    let keys = [
+        ("buckets", form.buckets.is_some(), encoder),
+        ("split_after", form.split_after.is_some(), encoder),
+        ("tokens", form.tokens.is_some(), reader),
+        ("release_name", form.release_name.is_some(), reader),
+        ("lengths", form.lengths.is_some(), laya),
+    ];
+    if let Some((key, _, (_, owner))) = keys.into_iter().find(|(_, given, (of, _))| *given && *of != model) {
+        return Err(RecipeFault::OtherModel { key, owner, model });
     }
+    match model {
+        "encoder" => encoder_of(form),
+        "reader" => reader_of(form),
+        _ => {
+            let lengths = form.lengths.as_deref();
+            let lengths =
+                lengths.ok_or(RecipeFault::Missing { key: "lengths", why: "a decision model has one or more" })?;
+            Ok(Model::Laya { lengths: Lengths::new(lengths)? })
+        }
+    }
+}
+
+fn encoder_of(form: &form::Form) -> Result<Model, RecipeFault> {
+    let buckets = form.buckets.as_deref();
+    if let Some(several) = buckets.filter(|buckets| buckets.len() > MAX_BUCKETS) {
+        let found = format!("a list of {}", several.len());
+        return Err(RecipeFault::Value { key: "buckets", found, expected: "16 at most: the artefact's name has all" });
+    }
+    let buckets = buckets.ok_or(RecipeFault::Missing { key: "buckets", why: "an encoder has one or more" })?;
+    // A body of other numbers has the accuracy of the front.
+    let half = form.precision == Precision::Fp16.name();
+    if let Some(after) = form.split_after.filter(|after| half && *after < SPLIT_MIN) {
+        return Err(RecipeFault::Split { after, least: SPLIT_MIN });
+    }
+    Ok(Model::Encoder { buckets: Buckets::new(buckets)?, split_after: form.split_after })
+}
+
+fn reader_of(form: &form::Form) -> Result<Model, RecipeFault> {
+    let tokens = form.tokens.ok_or(RecipeFault::Missing { key: "tokens", why: "a reader has one length" })?;
+    if let Some(name) = form.release_name.as_ref().filter(|name| !is_release_name(name)) {
+        return Err(RecipeFault::Value { key: "release_name", found: name.clone(), expected: RELEASE_NAME });
+    }
+    Ok(Model::Reader { tokens: Tokens::new(tokens)?, release_name: form.release_name.clone() })
 }
 
 impl Source {
@@ -291,7 +316,7 @@ impl Source {
                 let found = words.to_string();
                 return Err(RecipeFault::Value { key: "source.words", found, expected: "1 to 1000000" });
             }
-            (Model::Encoder { .. } | Model::Reader { .. }, _, Some(_)) => {
+            (Model::Encoder { .. } | Model::Reader { .. } | Model::Laya { .. }, _, Some(_)) => {
                 return needless("source.words", "only a seeded reader's table has rows of choice");
             }
         }
@@ -371,6 +396,35 @@ impl Compile {
     }
 }
 
+impl form::Gate {
+    /// Whether the gate of `model` reads all that is named.
+    fn belongs_to(&self, model: &Model, source: &Source) -> Result<(), RecipeFault> {
+        let speech = [
+            ("gate.audio", !self.audio.is_empty()),
+            ("gate.words", self.words.is_some()),
+            ("gate.transcripts", self.transcripts.is_some()),
+            ("gate.wer", self.wer.is_some()),
+            ("gate.reader", self.reader.is_some()),
+            ("gate.encoder", self.encoder.is_some()),
+        ];
+        let decisions = [("gate.questions", !self.questions.is_empty())];
+        let (foreign, owner) = match model {
+            Model::Laya { .. } => (speech.as_slice(), "an encoder or a reader"),
+            Model::Encoder { .. } | Model::Reader { .. } => (decisions.as_slice(), "a decision model"),
+        };
+        if let Some((key, _)) = foreign.iter().copied().find(|(_, given)| *given) {
+            return Err(RecipeFault::OtherModel { key, owner, model: model.name() });
+        }
+        if matches!(model, Model::Laya { .. }) && source.seed.is_some() {
+            return Err(RecipeFault::Needless {
+                key: "gate",
+                why: "a decision model is judged with its checkpoint's host, and seeded weights have none",
+            });
+        }
+        Ok(())
+    }
+}
+
 impl Gate {
     fn of(form: form::Gate, folder: &Path, precision: Precision, made: &[Format]) -> Result<Gate, RecipeFault> {
         // Known here, so that a limit without sense does not wait for a conversion.
@@ -393,6 +447,7 @@ impl Gate {
         Ok(Gate {
             goldens: all(form.goldens),
             audio: all(form.audio),
+            questions: all(form.questions),
             words: one(form.words),
             transcripts: one(form.transcripts),
             wer: one(form.wer),

@@ -120,10 +120,9 @@ impl Stages<'_> {
                 path: &path,
                 root: part.bundle.tree.root(),
                 body: body.as_ref().map(|(path, root)| (path.as_path(), *root)),
+                length: part.bundle.record["options"]["length"].as_u64().and_then(|n| usize::try_from(n).ok()),
             };
-            let gate = self.gate(&subject)?;
-            let argv = if gate.judged.is_some() { self.gate_argv(&subject) } else { Vec::new() };
-            gates.push((gate, argv));
+            gates.push(self.gate(&subject)?);
         }
         for (name, _) in &records {
             let path = folder.join(name);
@@ -211,6 +210,9 @@ impl Stages<'_> {
                 if let Some(name) = release_name {
                     option("--release-name", name.clone());
                 }
+            }
+            Model::Laya { lengths } => {
+                option("--length", lengths.iter().map(|l| l.get().to_string()).collect::<Vec<_>>().join(","));
             }
         }
         option("--precision", recipe.precision.name().into());

@@ -3,16 +3,21 @@
 use super::error::StageError;
 use super::stages::Stages;
 use crate::bundle::{Format, Tree};
+use crate::checkpoint::Checkpoint;
 use crate::digest::Digest;
 use crate::files;
+use crate::models::laya::{Lengths, names};
 use crate::models::windows::OVERLAP;
 use crate::pipeline::gate::clip_files::by_name;
+use crate::pipeline::laya::tokenizer_files;
 use crate::pipeline::told::name_of;
 use crate::pipeline::{GateOptions, Gated, OtherArtefact, gate};
 use crate::provenance::release::{Evidence, Gate, GateCheck, Judged, Outcome, Parent};
 use crate::recipe::{self, Model};
+use crate::tensor::WeightSource;
 use crate::toolchain::COREAI_CORE;
 use serde_json::json;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// A bundle to be judged, in a folder that has its record.
@@ -27,16 +32,19 @@ pub struct Subject<'a> {
     pub root: Digest,
     /// The body, where it is the front of an encoder.
     pub body: Option<(&'a Path, Digest)>,
+    /// Tokens it takes, where it is one of several decision models.
+    pub length: Option<usize>,
 }
 
 impl Stages<'_> {
-    /// Judges a bundle.
-    pub fn gate(&self, subject: &Subject<'_>) -> Result<Gate, StageError> {
+    /// Judges a bundle. Gives what was found, and the call that judges it so.
+    pub fn gate(&self, subject: &Subject<'_>) -> Result<(Gate, Vec<String>), StageError> {
         let spec = match self.evidence(subject) {
             Ok(spec) => spec,
-            Err(reason) => return Ok(Gate::not_run(reason)),
+            Err(reason) => return Ok((Gate::not_run(reason), Vec::new())),
         };
-        self.timed("gate", Some(subject.name), || {
+        let spec = spec.as_ref();
+        let gate = self.timed("gate", Some(subject.name), || {
             let key = json!({
                 "program": self.program,
                 "serializer": (subject.format == Format::AiModel).then_some(COREAI_CORE),
@@ -45,6 +53,7 @@ impl Stages<'_> {
                 "body": subject.body.map(|(_, root)| root),
                 "source": self.source.files,
                 "files": digests(spec)?,
+                "tokenizer": self.tokenizer(),
                 "repeats": spec.repeats,
                 "limits": spec.limits,
             });
@@ -56,11 +65,12 @@ impl Stages<'_> {
             let outcome = Gate::outcome_of(&judged.checks);
             let reason = (outcome == Outcome::NotRun).then(|| "none of its checks could be run".to_string());
             Ok((Gate { outcome, reason, judged: Some(judged) }, entry.reused))
-        })
+        })?;
+        Ok((gate, self.gate_argv(subject, spec)))
     }
 
     /// What the bundle is to be judged by, or why it is not.
-    fn evidence(&self, subject: &Subject<'_>) -> Result<&recipe::Gate, String> {
+    fn evidence(&self, subject: &Subject<'_>) -> Result<Cow<'_, recipe::Gate>, String> {
         let spec = self.recipe.gate.as_ref().ok_or("the recipe has no gate")?;
         match subject.format {
             Format::AiModelC | Format::MlModelC => return Err("a compiled bundle runs on a device alone".into()),
@@ -70,17 +80,31 @@ impl Stages<'_> {
             let judged: Vec<&str> = spec.formats.iter().map(|format| format.ending()).collect();
             return Err(format!("the recipe has {} judged alone", judged.join(" and ")));
         }
-        if spec.goldens.is_empty() && spec.audio.is_empty() {
-            return Err("the recipe names no golden and no recording".into());
+        if spec.goldens.is_empty() && spec.audio.is_empty() && spec.questions.is_empty() {
+            return Err("the recipe names nothing to judge by".into());
         }
         let split = matches!(self.recipe.model, Model::Encoder { split_after: Some(_), .. });
         if split && subject.body.is_none() {
             return Err("a body is judged with its front".into());
         }
-        match named(spec).find(|path| !path.exists()) {
-            Some(missing) => Err(format!("{} is not there", name_of(missing))),
-            None => Ok(spec),
+        if let Some(missing) = named(spec).find(|path| !path.exists()) {
+            return Err(format!("{} is not there", name_of(missing)));
         }
+        let spec = match (&self.recipe.model, subject.length) {
+            (Model::Laya { lengths }, Some(length)) => Cow::Owned(of_length(spec, length, lengths)),
+            _ => Cow::Borrowed(spec),
+        };
+        if spec.goldens.is_empty() && spec.audio.is_empty() && spec.questions.is_empty() {
+            return Err("the recipe names no golden of its length".into());
+        }
+        Ok(spec)
+    }
+
+    /// Digests of the tokenizer's files, where the bundle is judged with its host.
+    fn tokenizer(&self) -> Vec<(String, Digest)> {
+        // One that cannot be read is told of by the gate.
+        let files = self.source.job.host().and_then(|folder| tokenizer_files(folder).ok()).unwrap_or_default();
+        files.into_iter().map(|file| (file.name, file.sha256)).collect()
     }
 
     fn options(&self, subject: &Subject<'_>, spec: &recipe::Gate) -> GateOptions {
@@ -88,9 +112,9 @@ impl Stages<'_> {
             artefact: subject.path.into(),
             body: subject.body.map(|(path, _)| path.into()),
             goldens: spec.goldens.clone(),
-            questions: Vec::new(),
-            checkpoint: None,
-            config: None,
+            questions: spec.questions.clone(),
+            checkpoint: self.source.job.host().map(Path::to_path_buf),
+            config: self.source.job.host().and(self.recipe.source.config.clone()),
             function: None,
             words: spec.words.clone(),
             transcripts: spec.transcripts.clone(),
@@ -105,8 +129,7 @@ impl Stages<'_> {
     }
 
     /// The call that judges the bundle so.
-    pub fn gate_argv(&self, subject: &Subject<'_>) -> Vec<String> {
-        let Some(spec) = &self.recipe.gate else { return Vec::new() };
+    fn gate_argv(&self, subject: &Subject<'_>, spec: &recipe::Gate) -> Vec<String> {
         let mut argv = vec!["eg2-convert".to_string(), "gate".into(), subject.name.into()];
         let body = subject.body.map(|(path, _)| path);
         let named = [
@@ -116,8 +139,10 @@ impl Stages<'_> {
             ("--wer", spec.wer.as_deref()),
             ("--reader", spec.reader.as_deref()),
             ("--encoder", spec.encoder.as_deref()),
+            ("--checkpoint", self.source.job.host()),
+            ("--config", self.source.job.host().and(self.recipe.source.config.as_deref())),
         ];
-        let several = [("--golden", &spec.goldens), ("--audio", &spec.audio)];
+        let several = [("--golden", &spec.goldens), ("--audio", &spec.audio), ("--questions", &spec.questions)];
         let several =
             several.into_iter().flat_map(|(option, paths)| paths.iter().map(move |path| (option, path.as_path())));
         for (option, path) in several.chain(named.into_iter().filter_map(|(option, path)| Some((option, path?)))) {
@@ -150,16 +175,30 @@ impl Stages<'_> {
     }
 }
 
+/// What one of several decision models is judged by: not by the goldens of another's length. One that is of none of the
+/// `lengths`, or that cannot be read, is left for the gate to tell of.
+fn of_length(spec: &recipe::Gate, length: usize, lengths: &Lengths) -> recipe::Gate {
+    let mut spec = spec.clone();
+    let Ok(files) = by_name(&spec.goldens, "safetensors") else { return spec };
+    let other = |path: &PathBuf| {
+        let file = Checkpoint::open_file(path).ok()?;
+        let found = *file.fact(names::EMBEDDINGS)?.shape.dims().last()?;
+        (found != length && lengths.iter().any(|other| other.get() == found)).then_some(())
+    };
+    spec.goldens = files.into_values().filter(|path| other(path).is_none()).collect();
+    spec
+}
+
 /// Every file and folder that a gate reads.
 fn named(spec: &recipe::Gate) -> impl Iterator<Item = &PathBuf> {
     let single = [&spec.words, &spec.transcripts, &spec.wer, &spec.reader, &spec.encoder];
-    spec.goldens.iter().chain(&spec.audio).chain(single.into_iter().flatten())
+    spec.goldens.iter().chain(&spec.audio).chain(&spec.questions).chain(single.into_iter().flatten())
 }
 
 /// Name and digest of all that a gate reads.
 fn digests(spec: &recipe::Gate) -> Result<Vec<(String, Digest)>, StageError> {
     let clips = by_name(&spec.goldens, "safetensors")?.into_values().chain(by_name(&spec.audio, "wav")?.into_values());
-    let texts = [&spec.words, &spec.transcripts, &spec.wer].into_iter().flatten().cloned();
+    let texts = [&spec.words, &spec.transcripts, &spec.wer].into_iter().flatten().chain(&spec.questions).cloned();
     let mut found = Vec::new();
     for path in clips.chain(texts) {
         // A folder is none, though the system opens it.

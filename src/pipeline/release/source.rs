@@ -2,22 +2,24 @@
 
 use super::ReleaseOptions;
 use super::error::SourceError;
-use crate::checkpoint::{EMBEDDING_GEMMA2, locate};
+use crate::checkpoint::{EMBEDDING_GEMMA2, LAYA, Published, locate};
 use crate::files::{self, Stamp};
 use crate::models::gemma_audio::Buckets;
+use crate::models::laya::{Length, Lengths};
 use crate::models::reader::Tokens;
 use crate::pipeline::encoder::EncoderWeights;
+use crate::pipeline::laya::{LayaWeights, config_files};
 use crate::pipeline::origin::SourceFiles;
 use crate::pipeline::reader::ReaderWeights;
 use crate::pipeline::told::name_of;
-use crate::pipeline::{EncoderOptions, Origin, ReaderOptions, ReaderOrigin};
+use crate::pipeline::{EncoderOptions, LayaOptions, Origin, ReaderOptions, ReaderOrigin};
 use crate::provenance::SourceRecord;
 use crate::provenance::release::{Origin as OriginRecord, OriginFile};
 use crate::provenance::texts::APACHE;
 use crate::recipe::{Model, Recipe};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The config of a reader, where the recipe names none.
 const READER_CONFIG: &str = "reader_config.json";
@@ -28,6 +30,23 @@ pub enum Job {
     Encoder(EncoderOptions),
     /// To the reader.
     Reader(ReaderOptions),
+    /// To the decision model.
+    Laya {
+        /// What is asked of it.
+        options: LayaOptions,
+        /// The checkpoint's folder; none of seeded weights.
+        host: Option<PathBuf>,
+    },
+}
+
+impl Job {
+    /// The folder of the checkpoint with whose host the bundles are judged.
+    pub fn host(&self) -> Option<&Path> {
+        match self {
+            Job::Laya { host, .. } => host.as_deref(),
+            Job::Encoder(_) | Job::Reader(_) => None,
+        }
+    }
 }
 
 /// A source that is what the recipe says it is.
@@ -55,6 +74,7 @@ impl Source {
         let (job, files) = match &recipe.model {
             Model::Encoder { buckets, split_after } => encoder(recipe, buckets, *split_after, options)?,
             Model::Reader { tokens, release_name } => reader(recipe, *tokens, release_name, options)?,
+            Model::Laya { lengths } => laya(recipe, lengths, options)?,
         };
         let license = license(recipe)?;
         let stamps = files.paths().map(|path| (path.to_path_buf(), Stamp::of(path).ok())).collect();
@@ -83,6 +103,7 @@ impl Source {
                 "split_after": split_after,
             }),
             Model::Reader { tokens, release_name } => json!({ "tokens": tokens.get(), "release_name": release_name }),
+            Model::Laya { lengths } => json!({ "lengths": lengths.iter().map(Length::get).collect::<Vec<_>>() }),
         };
         json!({
             "model": recipe.model.name(),
@@ -105,15 +126,37 @@ fn encoder(
     let (origin, files) = match recipe.source.seed {
         Some(seed) => (Origin::Synthetic(seed), SourceFiles::synthetic(seed, config.as_deref())),
         None => {
-            let named = recipe.source.checkpoint.as_deref().or(options.checkpoint.as_deref());
-            let revision = recipe.source.revision.as_deref();
-            let path = locate(named, &options.surroundings, EMBEDDING_GEMMA2, revision)?;
+            let path = checkpoint(recipe, options, EMBEDDING_GEMMA2)?;
             let files = EncoderWeights::open(&path, config.as_deref()).map_err(Box::new)?.files;
             (Origin::Checkpoint(path), files)
         }
     };
     let (buckets, precision) = (buckets.clone(), recipe.precision);
     Ok((Job::Encoder(EncoderOptions { origin, config, buckets, precision, split_after }), files))
+}
+
+fn laya(recipe: &Recipe, lengths: &Lengths, options: &ReleaseOptions) -> Result<(Job, SourceFiles), SourceError> {
+    let config = recipe.source.config.clone();
+    let (origin, files, host) = match recipe.source.seed {
+        Some(seed) => {
+            let files = config.as_deref().map(|folder| config_files(folder).to_vec()).unwrap_or_default();
+            (Origin::Synthetic(seed), SourceFiles::of(files).seeded(seed), None)
+        }
+        None => {
+            let path = checkpoint(recipe, options, LAYA)?;
+            let weights = LayaWeights::open(&path, config.as_deref()).map_err(Box::new)?;
+            let host = weights.source.folder().to_path_buf();
+            (Origin::Checkpoint(path), weights.files, Some(host))
+        }
+    };
+    let options = LayaOptions { origin, config, lengths: lengths.clone(), precision: recipe.precision };
+    Ok((Job::Laya { options, host }, files))
+}
+
+/// The checkpoint that the recipe names, else the call, else the one that is found where such are.
+fn checkpoint(recipe: &Recipe, options: &ReleaseOptions, published: Published) -> Result<PathBuf, SourceError> {
+    let named = recipe.source.checkpoint.as_deref().or(options.checkpoint.as_deref());
+    Ok(locate(named, &options.surroundings, published, recipe.source.revision.as_deref())?)
 }
 
 fn reader(

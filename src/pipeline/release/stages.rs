@@ -11,7 +11,7 @@ use crate::files;
 use crate::pipeline::compile::COMPILE_LIMIT;
 use crate::pipeline::told::name_of;
 use crate::pipeline::{
-    CompileOptions, CoreAiTarget, Destination, Progress, StripOptions, Writer, compile, encoder, reader, strip,
+    CompileOptions, CoreAiTarget, Destination, Progress, StripOptions, Writer, compile, encoder, laya, reader, strip,
 };
 use crate::recipe::{Compile, Recipe};
 use crate::toolchain::{COREAI_CORE, Found, Interrupt, Search, Tool, version};
@@ -150,6 +150,7 @@ impl Stages<'_> {
                 let made = match &self.source.job {
                     Job::Encoder(options) => encoder(options, &to, self.progress),
                     Job::Reader(options) => reader(options, &to, self.progress),
+                    Job::Laya { options, .. } => laya(options, &to, self.progress),
                 };
                 self.unchanged(&made?)
             })?;

@@ -89,7 +89,7 @@ impl Held<'_> {
                 let expected = parent.map_or(json!("judged with its front"), |parent| json!(parent));
                 self.follows("judged.body", &json!(judged.body), &expected);
             }
-            Some(Model::Encoder { split_after: None, .. } | Model::Reader { .. }) => {
+            Some(Model::Encoder { split_after: None, .. } | Model::Reader { .. } | Model::Laya { .. }) => {
                 self.follows("judged.body", &json!(found), &Value::Null);
             }
             None => {}
