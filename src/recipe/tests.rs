@@ -74,17 +74,88 @@ fn a_seeded_reader() {
     }
 }
 
+const DECISIONS: &str = r#"
+version = 1
+model = "laya"
+precision = "fp16"
+formats = ["mlpackage"]
+lengths = [192, 96]
+[source]
+checkpoint = "laya"
+[gate]
+goldens = ["L96"]
+questions = ["set.json"]
+limits = { probability = 0.01 }
+"#;
+
+#[test]
+fn a_decision_model() {
+    let recipe = parse(DECISIONS).unwrap();
+    let Model::Laya { lengths } = &recipe.model else { panic!() };
+    assert_eq!(lengths.iter().map(|length| length.get()).collect::<Vec<_>>(), [96, 192]);
+    let gate = recipe.gate.unwrap();
+    assert_eq!((gate.questions, gate.limits.probability), (vec![PathBuf::from("folder/set.json")], Some(0.01)));
+    let told = |old: &str, new: &str| {
+        let text = DECISIONS.replace(old, new);
+        assert_ne!(text, DECISIONS, "{old}");
+        parse(&text).unwrap_err().to_string()
+    };
+    let all = [
+        told("lengths = [192, 96]", ""),
+        told("[192, 96]", "[]"),
+        told("[192, 96]", "[8]"),
+        told("[192, 96]", "[96, 96]"),
+        told("lengths = [192, 96]", "tokens = 96"),
+        told("lengths = [192, 96]", "lengths = [96]\nbuckets = [96]"),
+        told("fp16", "int8"),
+        told("checkpoint = \"laya\"", "words = 3"),
+        told("checkpoint = \"laya\"", "seed = 3"),
+        told("probability = 0.01", "probability = 1.5"),
+        told("[gate]", "[gate]\naudio = [\"a.wav\"]"),
+        told("[gate]", "[gate]\nwords = \"words.txt\""),
+        told("[gate]", "[gate]\ntranscripts = \"t.tsv\""),
+        told("[gate]", "[gate]\nwer = \"t.tsv\""),
+        told("[gate]", "[gate]\nreader = \"r.mlpackage\""),
+        told("[gate]", "[gate]\nencoder = \"e.mlpackage\""),
+        fault("buckets = [3000]", "buckets = [3000]\nlengths = [96]"),
+        fault("[gate]", "[gate]\nquestions = [\"set.json\"]"),
+    ];
+    insta::assert_snapshot!(all.join("\n"), @r#"
+    lengths is not given; a decision model has one or more
+    no length is given, expected a number of tokens such as 96
+    8 is not a length from 16 to 2048 tokens (96, 192 and 1024 are published)
+    length 96 is given twice
+    tokens belongs to a reader; the recipe's model is laya
+    buckets belongs to an encoder; the recipe's model is laya
+    precision is "int8", expected fp16, fp32 or fp16w32
+    source.words says nothing: only a seeded reader's table has rows of choice
+    gate says nothing: a decision model is judged with its checkpoint's host, and seeded weights have none
+    limit probability is 1.5, expected 0 to 1
+    gate.audio belongs to an encoder or a reader; the recipe's model is laya
+    gate.words belongs to an encoder or a reader; the recipe's model is laya
+    gate.transcripts belongs to an encoder or a reader; the recipe's model is laya
+    gate.wer belongs to an encoder or a reader; the recipe's model is laya
+    gate.reader belongs to an encoder or a reader; the recipe's model is laya
+    gate.encoder belongs to an encoder or a reader; the recipe's model is laya
+    lengths belongs to a decision model; the recipe's model is encoder
+    gate.questions belongs to a decision model; the recipe's model is encoder
+    "#);
+    // Seeded weights have no host, and need none where nothing is judged.
+    let seeded = DECISIONS.replace("checkpoint = \"laya\"", "seed = 3");
+    assert!(parse(seeded.split("[gate]").next().unwrap()).unwrap().source.synthetic);
+}
+
 #[test]
 fn what_is_no_recipe() {
     insta::assert_snapshot!(fault("version = 1", ""), @"it has no version, expected `version = 1`");
     insta::assert_snapshot!(fault("version = 1", "version = 2"), @"version is 2, expected 1");
     insta::assert_snapshot!(fault("version = 1", "version = \"1\""), @r#"version is "1", expected 1"#);
-    insta::assert_snapshot!(fault("buckets", "bukets"), @"
+    insta::assert_snapshot!(fault("buckets", "bukets"), @r"
     TOML parse error at line 6, column 1
       |
     6 | bukets = [3000]
       | ^^^^^^
-    unknown field `bukets`, expected one of `version`, `name`, `model`, `precision`, `formats`, `buckets`, `split_after`, `tokens`, `release_name`, `source`, `compile`, `gate`
+    unknown field `bukets`, expected one of `version`, `name`, `model`, `precision`, `formats`, `buckets`, `split_after`, `tokens`, `lengths`, `release_name`, `source`, `compile`, `gate`
     ");
     insta::assert_snapshot!(fault("revision", "commit"), @r#"
     TOML parse error at line 11, column 1
@@ -93,19 +164,19 @@ fn what_is_no_recipe() {
        | ^^^^^^
     unknown field `commit`, expected one of `repository`, `revision`, `license`, `license_file`, `synthetic`, `seed`, `words`, `checkpoint`, `config`, `sha256`
     "#);
-    insta::assert_snapshot!(fault("cosine_mean", "cosine"), @"
+    insta::assert_snapshot!(fault("cosine_mean", "cosine"), @r"
     TOML parse error at line 23, column 12
        |
     23 | limits = { cosine = 0.9999 }
        |            ^^^^^^
-    unknown field `cosine`, expected one of `cosine_mean`, `cosine_min`, `margin`, `flips_percent`, `transcripts_percent`, `wer_points`
+    unknown field `cosine`, expected one of `cosine_mean`, `cosine_min`, `margin`, `flips_percent`, `transcripts_percent`, `wer_points`, `probability`
     ");
     insta::assert_snapshot!(fault("version = 1", "version = 1\nname = \"../up\""), @r#"name is "../up", expected letters, digits, `.`, `_` and `-`, the first a letter or digit, 64 at most, not ending in .kit"#);
     insta::assert_snapshot!(fault("version = 1", "version = 1\nname = \".hidden\""), @r#"name is ".hidden", expected letters, digits, `.`, `_` and `-`, the first a letter or digit, 64 at most, not ending in .kit"#);
     insta::assert_snapshot!(fault("version = 1", "version = 1\nname = \"a.KIT\""), @r#"name is "a.KIT", expected letters, digits, `.`, `_` and `-`, the first a letter or digit, 64 at most, not ending in .kit"#);
     let many = (1..=17).map(|n| (n * 4).to_string()).collect::<Vec<_>>().join(", ");
     insta::assert_snapshot!(fault("[3000]", &format!("[{many}]")), @r#"buckets is "a list of 17", expected 16 at most: the artefact's name has all"#);
-    insta::assert_snapshot!(fault("encoder", "decoder"), @r#"model is "decoder", expected encoder or reader"#);
+    insta::assert_snapshot!(fault("encoder", "decoder"), @r#"model is "decoder", expected encoder, reader or laya"#);
     insta::assert_snapshot!(fault("\"fp16\"", "\"bf16\""), @r#"precision is "bf16", expected fp16, fp32, fp16w32 or int8"#);
     insta::assert_snapshot!(fault("[\"mlpackage\", \"aimodel\"]", "[]"), @"formats is not given; a release has one format or more");
     insta::assert_snapshot!(fault("[\"mlpackage\", \"aimodel\"]", "[\"aimodel\", \"aimodel\"]"), @"formats names aimodel twice");

@@ -253,7 +253,7 @@ fn goldens_that_are_refused() {
     3 error: golden /golden.safetensors has embeddings of f32[12288]; out/laya_fp32_L96.mlpackage takes ["f32[1,128,1,96]"]
     3 error: golden /golden.safetensors cannot be used
       caused by: input_ids is i32[96], expected one row of integers
-    3 error: golden /golden.safetensors is of source [sha256], and the artefact was made of model.safetensors [the checkpoint's], config.json [sha256], rl_agent_config.json [sha256]
+    3 error: /golden.safetensors is of source [sha256], and the artefact was made of model.safetensors [the checkpoint's], config.json [sha256], rl_agent_config.json [sha256]
     3 error: golden /golden.safetensors: source_sha256 is "ab", expected SHA-256 digests of 64 hexadecimal digits
     "#); });
 
@@ -346,7 +346,7 @@ fn what_does_not_belong_together() {
     3 error: golden [fixture]/goldens/golden_L96.safetensors has embeddings of f32[1,128,1,96]; out/laya_fp32_L192.mlpackage takes ["f32[1,128,1,192]"]
     2 error: out/eg2_encoder_fp16_T8.mlpackage is an encoder, which --checkpoint is not for
     2 error: out/eg2_encoder_fp16_T8.mlpackage is an encoder, which --questions is not for
-    3 error: golden set.json is of source [sha256], and the artefact was made of model.safetensors [the checkpoint's], config.json [sha256], rl_agent_config.json [sha256]
+    3 error: set.json is of source [sha256], and the artefact was made of model.safetensors [the checkpoint's], config.json [sha256], rl_agent_config.json [sha256]
     3 error: question set ids.json: case two labels cannot be asked
       caused by: input_ids has 512 at 3, expected an id below 512
     3 error: question set kind.json: case german, described labels cannot be asked

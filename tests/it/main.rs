@@ -25,6 +25,7 @@ mod headroom;
 mod kit;
 mod laya;
 mod laya_gate;
+mod laya_release;
 mod laya_requests;
 mod layering;
 #[path = "../support/mil_sample.rs"]

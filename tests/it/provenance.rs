@@ -136,6 +136,18 @@ goldens = [\"clips\"]
 limits = { cosine_mean = 0.9999 }
 ";
 
+const LAYA: &str = "version = 1
+model = \"laya\"
+precision = \"fp16\"
+formats = [\"mlpackage\", \"aimodel\"]
+lengths = [96, 192]
+[source]
+checkpoint = \"laya\"
+[gate]
+questions = [\"set.json\"]
+limits = { probability = 0.02 }
+";
+
 const READER: &str = "version = 1
 model = \"reader\"
 precision = \"fp32\"
@@ -250,6 +262,39 @@ fn the_schema_takes_the_recipes_that_the_program_takes() {
     ] {
         assert!(!taken(READER, old, new), "{new}");
     }
+    for (old, new) in [
+        ("", ""),
+        ("[96, 192]", "[16, 2048]"),
+        ("checkpoint = \"laya\"", ""),
+        ("probability = 0.02", "probability = 0"),
+        ("[gate]", "[[compile]]\nplatform = \"macOS\"\narchitectures = [\"h16c\"]\nprefer = \"gpu\"\n[gate]"),
+        ("checkpoint = \"laya\"\n[gate]\nquestions = [\"set.json\"]\nlimits = { probability = 0.02 }", "seed = 3"),
+    ] {
+        assert!(taken(LAYA, old, new), "{new}");
+    }
+    for (old, new) in [
+        ("[96, 192]", "[]"),
+        ("[96, 192]", "[15]"),
+        ("[96, 192]", "[2049]"),
+        ("[96, 192]", "[96, 96]"),
+        ("lengths = [96, 192]", ""),
+        ("lengths = [96, 192]", "lengths = [96]\ntokens = 96"),
+        ("lengths = [96, 192]", "lengths = [96]\nbuckets = [96]"),
+        ("fp16", "int8"),
+        ("checkpoint = \"laya\"", "seed = 3"),
+        ("checkpoint = \"laya\"", "words = 3"),
+        ("questions", "audio = [\"a.wav\"]\nquestions"),
+        ("questions", "words = \"w.txt\"\nquestions"),
+        ("questions", "transcripts = \"t.tsv\"\nquestions"),
+        ("questions", "wer = \"t.tsv\"\nquestions"),
+        ("questions", "reader = \"r.mlpackage\"\nquestions"),
+        ("questions", "encoder = \"e.mlpackage\"\nquestions"),
+        ("probability = 0.02", "probability = 1.01"),
+    ] {
+        assert!(!taken(LAYA, old, new), "{new}");
+    }
+    assert!(!taken(ENCODER, "goldens", "questions = [\"set.json\"]\ngoldens"));
+    assert!(!taken(ENCODER, "version = 1", "version = 1\nlengths = [96]"));
 }
 
 #[test]

@@ -102,10 +102,24 @@ fn both_formats_of_the_small_models() {
     let dist = dir.path().join("dist");
     assert_eq!(
         listed(&dist),
-        [".release", "encoder-tiny-fp32", "encoder-tiny-seeded", "encoder-tiny-split", "reader-tiny-fp16"]
+        [
+            ".release",
+            "encoder-tiny-fp32",
+            "encoder-tiny-seeded",
+            "encoder-tiny-split",
+            "laya-tiny-fp16",
+            "laya-tiny-fp32",
+            "reader-tiny-fp16"
+        ]
     );
     let first = contents(&dist);
-    for name in ["encoder-tiny-fp32", "encoder-tiny-seeded", "reader-tiny-fp16"] {
+    for (name, bundles) in [
+        ("encoder-tiny-fp32", 2),
+        ("encoder-tiny-seeded", 2),
+        ("laya-tiny-fp16", 2),
+        ("laya-tiny-fp32", 4),
+        ("reader-tiny-fp16", 2),
+    ] {
         let checked = std::process::Command::new("sha256sum")
             .args(["--check", "--strict", "--quiet", "SHA256SUMS"])
             .current_dir(dist.join(name))
@@ -113,7 +127,7 @@ fn both_formats_of_the_small_models() {
         assert!(checked.unwrap().success());
         let record = record(&dist.join(name));
         assert_eq!((&record["synthetic"], &record["pinned"]), (&Value::Bool(true), &Value::Bool(true)));
-        assert_eq!(record["artefacts"].as_array().unwrap().len(), 2);
+        assert_eq!(record["artefacts"].as_array().unwrap().len(), bundles);
     }
     let split = record(&dist.join("encoder-tiny-split"));
     for bundle in split["artefacts"].as_array().unwrap() {
@@ -362,7 +376,7 @@ fn a_gate_without_goldens_is_not_run() {
     let clips = fixture("encoder_eg2/clips").display().to_string();
     for (text, reason) in [
         (good.split("[gate]").next().unwrap().to_string(), "the recipe has no gate"),
-        (good.replace(&format!("goldens = [\"{clips}\"]"), ""), "the recipe names no golden and no recording"),
+        (good.replace(&format!("goldens = [\"{clips}\"]"), ""), "the recipe names nothing to judge by"),
         (good.replace(&clips, "gone"), "gone is not there"),
     ] {
         let dir = tempfile::tempdir().unwrap();

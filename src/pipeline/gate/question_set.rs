@@ -91,12 +91,14 @@ pub enum QuestionSetError {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "an object with cases")]
 struct Form {
     source_weights_sha256: Option<Digest>,
     cases: Vec<FormCase>,
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a case, an object")]
 struct FormCase {
     name: String,
     state: Value,
@@ -107,6 +109,7 @@ struct FormCase {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a question's tokens, an object")]
 struct FormItem {
     ids: Vec<u32>,
     markers: Vec<usize>,
@@ -274,7 +277,7 @@ mod tests {
             with("/cases/0/action_logits/0", json!([1, 2, "x"])),
         ];
         insta::assert_snapshot!(all.join("\n"), @r#"
-        question set /set.json is not of the form that is read: invalid length 0, expected struct Form with 2 elements
+        question set /set.json is not of the form that is read: invalid length 0, expected an object with cases
         question set /set.json has no case
         question set /set.json: case a is there twice
         question set /set.json is not of the form that is read: invalid type: integer `1`, expected a string

@@ -17,12 +17,12 @@ const WEIGHTS: [&str; 6] = ["safetensors", "pt", "pth", "ckpt", "bin", "npy"];
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum SourceMismatch {
     #[error(
-        "golden {} is of source {golden_source}, and the artefact was made of {}",
+        "{} is of source {golden_source}, and the artefact was made of {}",
         golden.display(), if made_of.is_empty() { "no file".into() } else { made_of.join(", ") }
     )]
     Other { golden: PathBuf, golden_source: Digest, made_of: Vec<String> },
     #[error(
-        "golden {} is of source {}, which has no weights, expected one of {} too",
+        "{} is of source {}, which has no weights, expected one of {} too",
         golden.display(), named.join(", "), weights.join(", ")
     )]
     NoWeights { golden: PathBuf, named: Vec<String>, weights: Vec<String> },
@@ -107,7 +107,7 @@ mod tests {
         for named in [&["r.pt"][..], &["table.NPY"], &["r.pt", "words.txt"], &made_of] {
             assert_eq!(told(&made_of, named), Ok(Verdict::Pass), "{named:?}");
         }
-        insta::assert_snapshot!(told(&made_of, &["words.txt", "reader_config.json"]).unwrap_err(), @"golden clip is of source words.txt, reader_config.json, which has no weights, expected one of r.pt, table.NPY too");
+        insta::assert_snapshot!(told(&made_of, &["words.txt", "reader_config.json"]).unwrap_err(), @"clip is of source words.txt, reader_config.json, which has no weights, expected one of r.pt, table.NPY too");
         assert!(told(&made_of, &["r.pt", "other.pt"]).unwrap_err().contains("and the artefact was made of r.pt"));
         assert_eq!(told(&["weights", "words"], &["weights"]), Ok(Verdict::Pass), "no ending tells");
         assert!(matches!(told(&made_of, &[]), Ok(Verdict::NotRun { .. })));
