@@ -380,3 +380,14 @@ fn another_layout_is_told() {
     let check = json["report"]["checks"].as_array().unwrap().iter().find(|check| check["name"] == "tokens").unwrap();
     insta::assert_snapshot!(check["figures"]["unlike"][0].as_str().unwrap(), @r"two labels/q0: 43 tokens, the reference has 40");
 }
+
+#[test]
+fn where_every_question_is_too_long_nothing_was_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    laya(dir.path(), &["--length", "16", "--precision", "fp32", "--format", "mlpackage"]);
+    let (code, out, _) = gate(dir.path(), "out/laya_fp32_L16.mlpackage", &["--questions", &questions(), "--json"]);
+    let json = holds("gate", out.as_bytes());
+    assert_eq!((code, &json["verdict"], &json["passed"]), (0, &json!("not_run"), &json!(false)));
+    assert_eq!(of_outcome(&json, "pass"), ["source"]);
+    assert_eq!(gate(dir.path(), "out/laya_fp32_L16.mlpackage", &["--questions", &questions(), "--strict"]).0, 4);
+}
