@@ -6,7 +6,7 @@ use super::run::exit_of;
 use super::table::Table;
 use super::transcribe::exit_of as exit_of_transcription;
 use super::{Checks, Common, Report};
-use crate::gate::{Check, GateError, LimitOverrides, Verdict, laya};
+use crate::gate::{Check, GateError, LimitOverrides, SOURCE_CHECK, Verdict, laya};
 use crate::models::windows::OVERLAP;
 use crate::pipeline::{GateFailure, GateOptions, Gated, HalvesError, RunError, gate};
 use crate::toolchain::Interrupt;
@@ -241,7 +241,7 @@ fn report(gated: &Gated, seconds: f64) -> Report {
     }
     let (passed, left_out) = (report.passed(), report.left_out());
     // Of whose weights the evidence is says nothing of the artefact.
-    let nothing = !report.checks.iter().any(|check| check.verdict == Verdict::Pass && check.name != "source");
+    let nothing = !report.checks.iter().any(|check| check.verdict == Verdict::Pass && check.name != SOURCE_CHECK);
     let (verdict, told) = match (passed, left_out) {
         (false, _) => ("fail", "FAILED"),
         (true, true) if nothing => ("not_run", "not run: nothing was checked"),

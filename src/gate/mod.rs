@@ -35,6 +35,9 @@ use crate::tensor::Fact;
 use std::collections::BTreeMap;
 use std::error::Error;
 
+/// The check that the evidence is of the artefact's weights. It passes of an artefact that was never run.
+pub const SOURCE_CHECK: &str = "source";
+
 /// Tensors by name.
 pub type Tensors = BTreeMap<String, HostTensor>;
 

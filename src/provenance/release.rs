@@ -8,7 +8,7 @@ use super::device::DeviceRecord;
 use super::intoto;
 use crate::bundle::{FileDigest, Format};
 use crate::digest::Digest;
-use crate::gate::{self, Bound};
+use crate::gate::{self, Bound, SOURCE_CHECK};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -300,12 +300,11 @@ impl Gate {
         Gate { outcome: Outcome::NotRun, reason: Some(reason.into()), judged: None }
     }
 
-    /// What follows from the checks.
+    /// What follows from the checks. That the evidence is of the artefact's weights judges no artefact.
     pub fn outcome_of(checks: &[GateCheck]) -> Outcome {
-        let any = |outcome| checks.iter().any(|check| check.outcome == outcome);
-        if any(Outcome::Fail) {
+        if checks.iter().any(|check| check.outcome == Outcome::Fail) {
             Outcome::Fail
-        } else if any(Outcome::Pass) {
+        } else if checks.iter().any(|check| check.outcome == Outcome::Pass && check.name != SOURCE_CHECK) {
             Outcome::Pass
         } else {
             Outcome::NotRun

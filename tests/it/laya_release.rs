@@ -119,6 +119,9 @@ fn what_is_not_judged_is_said_and_what_fails_is_not_published() {
         let (code, told, err) = release(dir.path(), &decisions("96, 192", gate));
         assert_eq!((code, outcome(&told)), (0, expected.map(String::from).to_vec()), "{err}");
     }
+    // A question that is too long for every bundle judges none, though its weights are theirs.
+    let (code, told, err) = release(dir.path(), &decisions("16, 17", "questions = [\"laya/goldens/questions.json\"]"));
+    assert_eq!((code, outcome(&told)), (0, vec!["none of its checks could be run".to_string(); 2]), "{err}");
     fs_err::remove_dir_all(dir.path().join("dist")).unwrap();
 
     // Question sets of other weights, other limits, no tokenizer, a golden of no length of the recipe's, and no config.

@@ -1,13 +1,13 @@
 //! Whether the reference computed with the weights that the artefact was made of.
 
 use crate::digest::Digest;
-use crate::gate::{Check, Measure};
+use crate::gate::{Check, Measure, SOURCE_CHECK};
 use crate::plural::counted;
 use crate::provenance::{StoredFile, StoredRecord};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-const NAME: &str = "source";
+const NAME: &str = SOURCE_CHECK;
 
 /// Endings of files with weights. A config or a word list is of many models.
 const WEIGHTS: [&str; 6] = ["safetensors", "pt", "pth", "ckpt", "bin", "npy"];
